@@ -18,6 +18,7 @@ from pathlib import Path
 
 from benchmarks import (
     adult,
+    append,
     attacks,
     bounds,
     certificate,
@@ -42,6 +43,7 @@ from benchmarks import (
     shares,
     skew,
     spec_errors,
+    statistics,
     stats,
     strangers,
     tightness,
@@ -74,8 +76,8 @@ def main() -> int:
         "refinement",
     )
     names += ("tpch", "evaluation", "orchestration", "ledger", "scale", "spec_errors", "tightness", "attacks")
-    names += ("certificate", "first_hour", "rows_out", "whole", "engines", "differences", "bounds", "error_bars")
-    names += ("workload_steers",)
+    names += ("append", "certificate", "first_hour", "rows_out", "whole", "engines", "differences", "bounds")
+    names += ("error_bars", "statistics", "workload_steers")
     parser.add_argument("which", nargs="?", choices=names, help="default: everything")
     parser.add_argument("--data", type=Path, help="data folder (default: $PRIVBENCH_DATA, else ../shared/data)")
     parser.add_argument("--seeds", type=int, help="runs per figure (default: 3, or 1 where a run takes minutes)")
@@ -96,7 +98,8 @@ def main() -> int:
         "--databases",
         nargs="+",
         default=(),
-        help="for bounds, certificate, error_bars, first_hour, relationships, refinement, rows_out, workload_steers",
+        help="for append, bounds, certificate, error_bars, first_hour, relationships, refinement, rows_out and"
+        " statistics (default: all)",
     )
     parser.add_argument("--no-csv", action="store_true", help="for rows_out and whole: no rows for psql in the bundles")
     parser.add_argument("--no-bundle", action="store_true", help="for rows_out: draw rows, and neither check nor write")
@@ -162,9 +165,11 @@ def main() -> int:
             given.scale,
             progress=_tell,
         ),
+        "append": partial(append.run, given.databases or append.DATABASES, given.seeds or 3, progress=_tell),
         "spec_errors": spec_errors.run,
         "first_hour": partial(operational.run, given.databases or operational.DATABASES, progress=_tell),
         "first_hour/drafts": partial(first_hour.run, given.data),
+        "statistics": partial(statistics.run, given.data, given.databases or statistics.DATABASES, progress=_tell),
         "differences": partial(differences.run, runs(differences.RUNS), given.data),
         "bounds": partial(bounds.run, runs(bounds.RUNS), given.data, given.databases or bounds.DATABASES),
         "certificate": partial(

@@ -30,7 +30,7 @@ from pkgutil import walk_packages
 from time import process_time
 from typing import Any
 
-_UP_TO_SAMPLES = ("profile", "model", "fanout", "sample")
+_UP_TO_SAMPLES = ("count", "profile", "model", "fanout", "sample")
 _PACKAGES = (
     *("estimators", "marginals", "units", "profiles", "links", "groups", "columns", "sampling", "synthesizers"),
     *("measure", "models", "estimate"),  # in earlier code

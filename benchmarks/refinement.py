@@ -53,7 +53,7 @@ from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKin
 from privbench_core.synthesizers.privbench import network_plan
 from privbench_core.synthesizers.relational.plan import Options
 from privbench_core.synthesizers.steps.learned_link import LinkFit, learned_link
-from privbench_core.synthesizers.steps.profile import profile_step
+from privbench_core.synthesizers.steps.profile import profile_steps
 
 DELTA = 1e-9
 # ε: multiples of the protocol's own; at 6.4 times it, one of 943 users is to noise what one of 6,040 is to theirs
@@ -210,7 +210,7 @@ def _given_steps(schema: Schema, table: Table, price: Price, file: Path) -> list
         return Artifact({"model": GivenRows(codes, sizes).to_dict(), "summary": {}})
 
     model = Step(("model", table.name), StepKind.MODEL, table.name, (profile,), (), zero(price.measure), run)
-    return [profile_step(schema, table, price), model]
+    return [*profile_steps(schema, table, price), model]
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ _LOADED = 1 << 20  # rows loaded at a time
 _READ = "read, fingerprint"
 _ROWS_OUT = ("sample", "validate", "publish")
 _PEAKS = {"the process": "peak MB", "a child": "peak MB of a child"}
-_LEARN_AND_SAMPLE = ("profile", "model", "fanout", "sample")
+_LEARN_AND_SAMPLE = ("count", "profile", "model", "fanout", "sample")
 
 
 def run(*, progress: Callable[[str], None] = print) -> str:

@@ -21,7 +21,7 @@ from privbench_core.synthesizers.registry import load_synthesizer
 from privbench_core.synthesizers.steps.sampled import SampledTable
 
 DEFAULT = "privbench"
-_LEARNING = {StepKind.PROFILE, StepKind.MODEL}
+_LEARNING = {StepKind.COUNT, StepKind.PROFILE, StepKind.MODEL}
 
 
 def fit_sample_single(

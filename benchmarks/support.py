@@ -214,6 +214,10 @@ yes | Keys, checks, indexes, sequences, statistics | sequences continue after th
     integration/test_publish_postgres::test_rows_keys_indexes_and_statistics_arrive
 yes | `schema.sql` alone | a script for PostgreSQL
     integration/test_roundtrip_postgres::test_the_schema_alone_is_a_script
+in part | Statistics without rows | PostgreSQL 18: what ANALYZE would find; sizes of files where the login may set them
+    integration/test_statistics_postgres::test_statistics_are_those_of_analyze
+    integration/test_statistics_postgres::test_plans_are_the_same
+    integration/test_statistics_postgres::test_a_login_without_the_right_gets_statistics_and_is_told_what_plans_lack
 yes | A target that is not empty | refused unless `--replace`
     integration/test_roundtrip_postgres::test_a_target_with_other_tables_is_not_empty
     integration/test_roundtrip_postgres::test_publishing_again_replaces_enums_too

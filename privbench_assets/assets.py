@@ -31,6 +31,7 @@ from privbench_core.synthesizers.contract import Key, Plan, Step, StepKind
 
 NOTICE = "Internal: the report compares with private rows and is not differentially private. Do not publish it."
 _WORK = {
+    StepKind.COUNT: "Counts the units that have rows of {what}",
     StepKind.PROFILE: "Learns domains and sizes of {what}",
     StepKind.MODEL: "Models the rows of {what}",
     StepKind.FANOUT: "Models along {what} how many rows refer to a row, and which ones",

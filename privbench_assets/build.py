@@ -42,7 +42,7 @@ def build_defs(spec: Spec | str | Path, *, resource_overrides: Mapping[str, Any]
     plans = plans_for(spec)
     plan = _common_steps(plans)
     name, partitions = spec.schema.name, dg.StaticPartitionsDefinition([*plans])  # ε is the only dimension
-    first = plan.first_reads([table.name for table in spec.schema.tables if table.public])
+    first = plan.first_reads([table.name for table in spec.schema.public_tables])
     sources = source_assets(spec)
     keys = {step_key(name, step.key): step.key for step in plan.steps}
     steps = []

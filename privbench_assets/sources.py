@@ -27,7 +27,7 @@ FINGERPRINT = "fingerprint"
 def source_assets(spec: Spec) -> dg.AssetsDefinition:
     """Return one observable asset per table, observed together or one by one."""
     schema, resource = spec.schema, session_key(spec)
-    keys = {source_key(schema.name, table.name): table for table in schema.tables}
+    keys = {source_key(schema.name, table.name): table for table in schema.tables if not table.empty}
     specs = [
         dg.AssetSpec(
             key,

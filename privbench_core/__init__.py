@@ -51,8 +51,20 @@ from privbench_core.errors import (
 from privbench_core.version import __version__
 
 if TYPE_CHECKING:
-    from privbench_core.api import certify, check, error_bars, evaluate, explain_plans, plan, publish, replicate, run
+    from privbench_core.api import (
+        append,
+        certify,
+        check,
+        error_bars,
+        evaluate,
+        explain_plans,
+        plan,
+        publish,
+        replicate,
+        run,
+    )
     from privbench_core.backends.loading import Loaded
+    from privbench_core.continuation.append import Appended
     from privbench_core.evaluation.certificate import Certificate
     from privbench_core.evaluation.evaluation import Evaluation
     from privbench_core.explain.check import CheckResult
@@ -85,20 +97,23 @@ if TYPE_CHECKING:
     from privbench_core.synthesizers.contract import Plan, Step, StepContext, StepKind, Synthesizer
 
 __all__ = [
-    "Artifact", "Budget", "BudgetError", "BudgetExhaustedError", "Bundle", "BusyError", "Certificate", "CheckResult",
-    "CoMember", "Column", "Curator", "Discovered", "Distances", "ErrorBars", "Evaluation", "Explanation", "ForeignKey",
-    "InternalError", "LedgerError", "Loaded", "Marginal", "Measure", "Measurement", "NoiseOnlyError", "OfParent",
-    "OutOfMemoryError", "Own", "OwnDifference", "OwnFanout", "OwnerDifference", "OwnerFanout", "ParentFanout",
-    "ParentRow", "Plan", "Price", "PrivateSession", "PrivbenchError", "PublishError", "ReleaseError", "RunResult",
-    "Schema", "SourceChangedError", "SourceError", "Spec", "SpecError", "Step", "StepContext", "StepKind",
-    "Synthesizer", "Table", "UnsupportedBudgetError", "ValidationError", "ViewSpec", "__version__", "certify",
-    "check", "error_bars", "evaluate", "explain_plans", "load_spec", "plan", "publish", "read_bundle", "replicate",
-    "run",
+    "Appended", "Artifact", "Budget", "BudgetError", "BudgetExhaustedError", "Bundle", "BusyError", "Certificate",
+    "CheckResult", "CoMember", "Column", "Curator", "Discovered", "Distances", "ErrorBars", "Evaluation",
+    "Explanation", "ForeignKey", "InternalError", "LedgerError", "Loaded", "Marginal", "Measure", "Measurement",
+    "NoiseOnlyError", "OfParent", "OutOfMemoryError", "Own", "OwnDifference", "OwnFanout", "OwnerDifference",
+    "OwnerFanout", "ParentFanout", "ParentRow", "Plan", "Price", "PrivateSession", "PrivbenchError", "PublishError",
+    "ReleaseError", "RunResult", "Schema", "SourceChangedError", "SourceError", "Spec", "SpecError", "Step",
+    "StepContext", "StepKind", "Synthesizer", "Table", "UnsupportedBudgetError", "ValidationError", "ViewSpec",
+    "__version__", "append", "certify", "check", "error_bars", "evaluate", "explain_plans", "load_spec", "plan",
+    "publish", "read_bundle", "replicate", "run",
 ]  # fmt: skip
 
 _NAMES = {
-    "api": ("certify", "check", "error_bars", "evaluate", "explain_plans", "plan", "publish", "replicate", "run"),
+    "api": (
+        "append", "certify", "check", "error_bars", "evaluate", "explain_plans", "plan", "publish", "replicate", "run",
+    ),
     "backends.loading": ("Loaded",),
+    "continuation.append": ("Appended",),
     "evaluation.certificate": ("Certificate",),
     "evaluation.evaluation": ("Evaluation",),
     "explain.check": ("CheckResult",),

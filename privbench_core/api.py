@@ -10,6 +10,7 @@ from pathlib import Path
 from types import UnionType
 
 from privbench_core.backends.loading import Loaded
+from privbench_core.continuation.append import Appended, append_bundle
 from privbench_core.errors import PublishError, SpecError
 from privbench_core.evaluation.certificate import Certificate, certify_bundle
 from privbench_core.evaluation.evaluation import Evaluation, evaluate_bundle
@@ -39,6 +40,8 @@ _TYPES: dict[str, tuple[type | UnionType, str]] = {
     "scale": (Real, "a number"),
     "seed": (Integral, "a whole number"),
     "workers": (Integral | None, "a whole number"),
+    "days": (Integral, "a whole number"),
+    "after": (Integral | None, "a whole number"),
     "synthesizer": (str | None, "the name of a synthesizer"),
 }
 
@@ -266,22 +269,53 @@ def explain_plans(
     return explain_bundle(as_path(bundle, "bundle", PublishError), queries, url=url, against=other)
 
 
-def publish(bundle: str | Path, target_url: str | Path, *, replace: bool = False) -> Loaded:
+def publish(
+    bundle: str | Path, target_url: str | Path, *, replace: bool = False, statistics_only: bool = False
+) -> Loaded:
     """Load a bundle into a database: tables, rows, keys, indexes, statistics; all of it or nothing.
 
     Args:
         bundle: Folder of the bundle; its checksums are verified first.
         target_url: ``postgresql://…`` (``?schema=name`` chooses a schema), or a path that ends in ``.duckdb``.
         replace: Whether to drop tables of the same names first; nothing else is dropped.
+        statistics_only: Whether to load no rows, but what the planner of PostgreSQL 18 would know of them.
 
     Returns:
-        Rows loaded by table, and what the target cannot hold.
+        Rows by table that were loaded, or that the statistics are about; and what the target cannot hold.
 
     Raises:
         PublishError: The bundle is damaged, or the target is unknown, refuses, or is not empty. It is then unchanged.
     """
     target = target_url if isinstance(target_url, str) else str(as_path(target_url, "target_url", PublishError))
-    return load_bundle(as_path(bundle, "bundle", PublishError), target, replace=replace)
+    folder = as_path(bundle, "bundle", PublishError)
+    return load_bundle(folder, target, replace=replace, statistics_only=statistics_only)
+
+
+def append(
+    bundle: str | Path, target_url: str | Path, days: int = 7, *, after: int | None = None, seed: int = 0
+) -> Appended:
+    """Append the next days of a bundle's world to a database that holds it, or to a file of INSERT statements.
+
+    Each call appends the days after those of the last one; no row is appended twice. All of it is made from the bundle,
+    so it is as private as that.
+
+    Args:
+        bundle: Folder of the bundle.
+        target_url: As of `publish`; or a path that ends in ``.sql``, made if it is not there.
+        days: How many; the same each time.
+        after: How often this was done before, where that must be so; None for any number.
+        seed: Of the choices; the same each time.
+
+    Returns:
+        The days, and new rows by table.
+
+    Raises:
+        PublishError: The bundle is damaged or has no dates, or the target does not hold it, refuses, or does not fit
+            the other arguments. It is then unchanged.
+    """
+    _refuse_other_types(days=days, after=after, seed=seed)
+    target = target_url if isinstance(target_url, str) else str(as_path(target_url, "target_url", PublishError))
+    return append_bundle(as_path(bundle, "bundle", PublishError), target, days=days, after=after, seed=seed)
 
 
 def check(

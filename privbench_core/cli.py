@@ -239,13 +239,32 @@ def publish(
     bundle: BundleFolder,
     target: Annotated[str, typer.Argument(metavar="TARGET_URL", help="A PostgreSQL URL or a DuckDB file.")],
     replace: Annotated[bool, typer.Option("--replace", help="First drop tables of the same names.")] = False,
+    statistics_only: Annotated[
+        bool, typer.Option("--statistics-only", help="No rows: only what the planner of PostgreSQL 18 knows of them.")
+    ] = False,
+    append: Annotated[
+        int | None,
+        _option("Add the rows of the next days to a database that holds the bundle, or to a .sql file.", least=1),
+    ] = None,
+    after: Annotated[
+        int | None, _option("How often --append has added rows before. Default: found out.", least=0)
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of --append; the same each time.")] = 0,
     json: Json = False,
 ) -> None:
     """Load a bundle into a database: create tables, load rows, add keys and indexes, analyze. All or nothing."""
+    if append is not None and (replace or statistics_only):
+        given = "--replace" if replace else "--statistics-only"
+        raise typer.BadParameter(f"adds to the rows that are there; leave out {given}", param_hint="--append")
+    if append is None and after is not None:
+        raise typer.BadParameter("says where --append goes on; give both", param_hint="--after")
     with one_clear_line("the target is unchanged"):
-        from privbench_core.commands.bundles import load
+        from privbench_core.commands.bundles import load, load_next
 
-        load(bundle, target, replace=replace, as_json=json)
+        if append is None:
+            load(bundle, target, replace=replace, statistics_only=statistics_only, as_json=json)
+        else:
+            load_next(bundle, target, append, after, seed, as_json=json)
 
 
 @app.command()

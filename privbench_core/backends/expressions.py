@@ -97,13 +97,13 @@ def in_postgres(expression: str, dialect: str, columns: Sequence[FoundColumn]) -
     known = [column.name for column in columns]
     try:
         tree = sqlglot.parse_one(expression, dialect=Dialect.get(_DIALECTS.get(dialect, dialect)))
-        tree = tree.transform(_without_enums).transform(_named_exactly, known).transform(_of_booleans, booleans)
+        tree = tree.transform(without_enums).transform(_named_exactly, known).transform(_of_booleans, booleans)
         return tree.sql(dialect=_DIALECT, unsupported_level=ErrorLevel.RAISE)
     except SqlglotError:
         return None
 
 
-def _without_enums(node: Expr) -> Expr:
+def without_enums(node: Expr) -> Expr:
     """Return text without a cast to an enum, whose quotes sqlglot forgets; the column's own type says as much."""
     is_cast = isinstance(node, exp.Cast) and node.to.this is exp.DataType.Type.USERDEFINED
     return node.this if is_cast and isinstance(node.this, exp.Literal) else node

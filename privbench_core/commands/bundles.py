@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 
-from privbench_core.api import evaluate
+from privbench_core.api import append, evaluate
 from privbench_core.commands.terminal import print_json, say, show
 from privbench_core.evaluation.comparison import Comparison
 from privbench_core.evaluation.evaluation import INTERNAL, Evaluation
@@ -35,20 +36,42 @@ def report(
     say(INTERNAL, style="bold red")
 
 
-def load(bundle: Path, target: str, *, replace: bool, as_json: bool) -> None:
-    """Load ``bundle`` into ``target`` and print the rows per table.
+def load(bundle: Path, target: str, *, replace: bool, statistics_only: bool, as_json: bool) -> None:
+    """Load ``bundle`` into ``target``, with or without its rows, and print the rows per table.
 
     Raises:
         PublishError: The bundle is damaged, or the target refuses; the target is unchanged.
     """
-    loaded = load_bundle(bundle, target, replace=replace)
+    loaded = load_bundle(bundle, target, replace=replace, statistics_only=statistics_only)
     if as_json:
         print_json({"bundle": str(bundle), "rows": loaded.rows, "left_out": list(loaded.left_out)})
         return
-    show("Loaded", ["table", ">rows"], [[name, f"{count:,}"] for name, count in loaded.rows.items()])
+    title = "The planner expects; the tables are empty" if statistics_only else "Loaded"
+    show(title, ["table", ">rows"], [[name, f"{count:,}"] for name, count in loaded.rows.items()])
     say("Keys, indexes and statistics are in place.")
+    if statistics_only:
+        say("Autovacuum is off for these tables, and ANALYZE would replace their statistics by those of empty tables.")
+    lacking = "Lacking" if statistics_only else "Not loaded, because the target does not support it"
     for part in loaded.left_out:
-        say(f"Not loaded, because the target does not support it: {part}")
+        say(f"{lacking}: {part}")
+
+
+def load_next(bundle: Path, target: str, days: int, after: int | None, seed: int, *, as_json: bool) -> None:
+    """Append the next days to ``target`` and print the rows per table.
+
+    Raises:
+        PublishError: See `append`; the target is unchanged.
+    """
+    appended = append(bundle, target, days, after=after, seed=seed)
+    if as_json:
+        print_json({"bundle": str(bundle), **asdict(appended)})
+        return
+    show("Appended", ["table", ">new rows"], [[name, f"{count:,}"] for name, count in appended.rows.items()])
+    say(f"Window {appended.window}: {appended.first} to {appended.last}. No row that was there has changed.")
+    if appended.left_out:
+        listed = ", ".join(f"{count:,} of {name}" for name, count in appended.left_out.items())
+        say(f"Left out, because they would break a reference, a check or a unique key: {listed}.")
+    say(f"The same command appends the next {days} days.")
 
 
 def show_verdict(evaluation: Evaluation) -> None:

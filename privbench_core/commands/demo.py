@@ -104,6 +104,17 @@ def run_demo(name: str, folder: Path | None) -> None:
     say(f"    privbench evaluate {path} {bundle} --out {folder / 'report'}")
     say("  see whether PostgreSQL, and those who tune it, choose as on the source (internal)")
     say(f"    privbench certify {path} {bundle} --out {folder / 'certificate'}")
+    if spec.workload:
+        say("  load it into your PostgreSQL, and test the plans of its queries there, as in CI")
+        say(f"    privbench publish {bundle} postgresql://user@host/database")
+        say(f"    privbench check {bundle} postgresql://user@host/database")
+        say("  replay these queries in their mix with pgbench")
+        say(f"    sh {bundle}/workload/{spec.workload.stem}.pgbench/run.sh -c 4 -T 60 postgresql://user@host/database")
+    say("  add replicates, from which recipients get error bars of answers, at no cost")
+    say(f"    privbench replicate {path} {bundle}")
+    if spec.schema.is_dated:
+        say("  write the rows of the week after as INSERT statements, for tests of incremental loads")
+        say(f"    privbench publish {bundle} {folder / 'week.sql'} --append 7")
     say("  draw a database ten times as large from the same releases, at no cost")
     say(f"    privbench run {path} --epsilon {example.epsilon:g} --scale 10 --out {folder / 'bundle-x10'}")
 

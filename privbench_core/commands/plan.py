@@ -189,11 +189,10 @@ def report_noise(spec: Spec, plans: Sequence[Plan], released: Mapping[str, RowCo
 def _noises(schema: Schema, plans: Sequence[Plan]) -> dict[tuple[str, float], ExpectedNoise]:
     """Return the noise of each private table at each ε."""
     return {
-        (table.name, plan.budget.epsilon): expected_noise(schema, table.name, step.price)
+        (table.name, plan.budget.epsilon): expected_noise(schema, table.name, price)
         for plan in plans
         for table in schema.private_tables
-        for step in plan.steps
-        if step.key == ("profile", table.name)
+        if (price := plan.learning_price(table.name)) is not None
     }
 
 

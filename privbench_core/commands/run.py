@@ -34,6 +34,8 @@ from privbench_core.spec.load import load_spec
 from privbench_core.spec.model import Spec, with_engine
 from privbench_core.synthesizers.contract import Step
 
+_NAMED = 10  # queries named on the terminal
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -193,6 +195,13 @@ def report_outcome(spec: Spec, outcome: Outcome) -> None:
             f" δ={budget.delta:.2g})"
         )
     report_fidelity(result.verdicts, result.lost)
+    for name, noted in result.workload.items():
+        left_out = noted["left_out"]
+        say(f"Workload:   {noted['queries']} of {noted['queries'] + len(left_out)} queries of {name} are in the bundle")
+        for query in left_out[:_NAMED]:
+            say(f"- left out: query {query['query']}: {query['reason']}")
+        if len(left_out) > _NAMED:
+            say(f"- and {len(left_out) - _NAMED} more, see privacy.workload in MANIFEST.json")
     for line in (*outcome.account.in_words(), *outcome.account.raises_in_words()):
         say(line, style="bold" if line.startswith(WARNING) else None)
 
@@ -219,6 +228,7 @@ def _as_data(spec: Spec, outcome: Outcome) -> dict[str, Any]:
         "guarantee": {"unit": spec.schema.unit_in_words, **guarantee_of(budget)},
         "tables": [verdict.to_dict() for verdict in result.verdicts],
         "lost": list(result.lost),
+        "workload": dict(result.workload),
         "cost": {"measure": str(budget.measure), "paid": result.paid, "reused": outcome.reused},
         "lifetime": lifetime_as_data(outcome.account, spent_at_delta=balance.delta, left=balance.left),
         "cohort": cohort_as_data(spec, outcome.account),

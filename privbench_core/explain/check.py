@@ -47,19 +47,6 @@ _SHORTEST = 1.0  # milliseconds: run times below differ by noise alone; chosen b
 
 
 @dataclass(frozen=True)
-class Measured:
-    """What a database did with one query.
-
-    Attributes:
-        explained: Its plan, with the median of its run times; None if it failed.
-        reason: Why it failed.
-    """
-
-    explained: Explained | None
-    reason: str = ""
-
-
-@dataclass(frozen=True)
 class Baseline:
     """What queries did on a database before.
 
@@ -87,27 +74,27 @@ class CheckedQuery:
     Attributes:
         name: As in the workload, or its number.
         sql: Its text.
-        measured: What it did.
+        now: Its plan, with the median of its run times; None if it failed.
+        failed: Why it failed, or "".
         before: Its plan in the baseline, if that has one.
     """
 
     name: str
     sql: str
-    measured: Measured
+    now: Explained | None
+    failed: str
     before: Explained | None
 
     @cached_property
     def flips(self) -> tuple[str, ...]:
         """The choices in which its plan differs from the baseline's."""
-        if self.before is None or self.measured.explained is None:
-            return ()
-        return name_flips(self.before, self.measured.explained)
+        return name_flips(self.before, self.now) if self.before and self.now else ()
 
     def problems(self, limits: Mapping[str, float], missed: Mapping[str, str]) -> list[str]:
         """Return what is wrong with it, in words, given the limits and the figures over all queries that miss them."""
-        before, now = self.before, self.measured.explained
+        before, now = self.before, self.now
         if now is None:
-            return [self.measured.reason] if "answered" in missed else []
+            return [self.failed] if "answered" in missed else []
         if before is None:
             return []
         found = [*self.flips] if "same_plan" in missed else []
@@ -159,16 +146,14 @@ class CheckResult:
     @cached_property
     def figures(self) -> dict[str, float | None]:
         """The figures over all queries that thresholds limit; None where nothing was measured."""
-        ran = [query for query in self.queries if query.measured.explained]
-        both = [(query, query.before, query.measured.explained) for query in ran]
-        same = [not query.flips for query, before, _ in both if before]
+        same = [not query.flips for query in self.queries if query.before and query.now]
         times = [
-            max(now.milliseconds or 0, _SHORTEST) / max(before.milliseconds or 0, _SHORTEST)
-            for _, before, now in both
-            if before and now
+            max(query.now.milliseconds or 0, _SHORTEST) / max(query.before.milliseconds or 0, _SHORTEST)
+            for query in self.queries
+            if query.before and query.now
         ]
         return {
-            "answered": len(ran) / len(self.queries),
+            "answered": sum(query.now is not None for query in self.queries) / len(self.queries),
             "same_plan": sum(same) / len(same) if same else None,
             "time_ratio": median(times) if times else None,
         }
@@ -203,9 +188,9 @@ class CheckResult:
                     "name": query.name,
                     "sql": query.sql,
                     "problems": self.problems[query.name],
-                    "failed": query.measured.reason or None,
+                    "failed": query.failed or None,
                     "flips": list(query.flips),
-                    "now": asdict(query.measured.explained) if query.measured.explained else None,
+                    "now": asdict(query.now) if query.now else None,
                     "before": asdict(query.before) if query.before else None,
                 }
                 for query in self.queries
@@ -214,7 +199,7 @@ class CheckResult:
 
     def as_baseline(self) -> Baseline:
         """Return what the queries did now, as the baseline of later checks."""
-        ran = {query.name: query.measured.explained for query in self.queries if query.measured.explained}
+        ran = {query.name: query.now for query in self.queries if query.now}
         return Baseline(ran, self.server, _digest(self.bundle))
 
 
@@ -256,11 +241,11 @@ def check_database(
         with ExitStack() as stack:
             there = stack.enter_context(loaded(folder, schema, stack.enter_context(server())))
             found = zip(names, _measure(there, schema, queries), strict=True)
-            ran = {name: each.explained for name, each in found if each.explained}
+            ran = {name: explained for name, (explained, _) in found if explained}
             before = Baseline(ran, server_version(there), _digest(bundle))
     old = before.queries if before else {}
     checked = zip(names, queries.statements, now, strict=True)
-    compared = tuple(CheckedQuery(name, s.sql, measured, old.get(name)) for name, s, measured in checked)
+    compared = tuple(CheckedQuery(name, s.sql, *measured, old.get(name)) for name, s, measured in checked)
     return CheckResult(bundle, version, tables, not_vacuumed, compared, before, limits)
 
 
@@ -303,11 +288,11 @@ def _count(database: Database, bundle: Bundle) -> tuple[dict[str, tuple[int, int
     return counted, tuple(not_vacuumed)
 
 
-def _measure(database: Database, schema: Schema, queries: Workload) -> list[Measured]:
-    """Return the plan of each query, with the median of its run times."""
+def _measure(database: Database, schema: Schema, queries: Workload) -> list[tuple[Explained | None, str]]:
+    """Return the plan of each query, with the median of its run times, or None and why it failed."""
     settings = RunTimeSettings()
     prepare(database, settings.timeout)
-    found = []
+    found: list[tuple[Explained | None, str]] = []
     for statement in queries.statements:
         try:
             # Those in PostgreSQL's dialect run as they are: the database may have tables that the bundle lacks.
@@ -315,9 +300,9 @@ def _measure(database: Database, schema: Schema, queries: Workload) -> list[Meas
             sql = statement.sql if plain else as_postgres(statement.sql, queries.dialect, schema)
             runs = [explain_query(database, sql, run=True) for _ in range(settings.warm_up + settings.repetitions)]
             times = [run.milliseconds or 0.0 for run in runs[settings.warm_up :]]
-            found.append(Measured(replace(runs[-1], milliseconds=median(times))))
+            found.append((replace(runs[-1], milliseconds=median(times)), ""))
         except UnansweredError as reason:
-            found.append(Measured(None, str(reason)))
+            found.append((None, str(reason)))
     return found
 
 

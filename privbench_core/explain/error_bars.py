@@ -133,8 +133,9 @@ def intervals_of(bundle: Bundle, workload: Workload | None = None, timeout: floa
     for number in (number for number in answers if number not in failed):
         query, (on_bundle, *on_replicates) = resolved[number], answers[number]
         left_out = _left_out(query, compared)
+        counts = {ROWS, *(_text(each) for each in aggregates_of_all(query.tree) if isinstance(each, exp.Count))}
         for what, answer in on_bundle.items():
-            found = _ends(answer, [each[what] for each in on_replicates], left_out, count=what == ROWS)
+            found = _ends(answer, [each[what] for each in on_replicates], left_out, count=what in counts)
             text = queries.statements[number - 1].sql
             intervals.append(Interval(number, text, what, query.joins, answer, *found))
     return ErrorBars(len(replicates), tuple(intervals), tuple(sorted(failed.items())))
@@ -166,7 +167,11 @@ def _answers(engine: Engine, query: ResolvedQuery) -> dict[str, float]:
     found = engine.rows(query.tree, limit=1)[0]
     if not all(isinstance(value, int | float | Decimal) for value in found):
         raise UnansweredError("an aggregate is not a number")
-    return {item.sql(dialect="postgres"): float(value) for item, value in zip(aggregates, found, strict=True)}
+    return {_text(item): float(value) for item, value in zip(aggregates, found, strict=True)}
+
+
+def _text(aggregate: exp.Expr) -> str:
+    return aggregate.sql(dialect="postgres")
 
 
 def _compare(bundle: Bundle, replicated: Distances, number: int) -> dict[str, dict[str, tuple[float, float]]]:

@@ -26,9 +26,8 @@ def name_flips(before: Explained, now: Explained) -> tuple[str, ...]:
     if not found and before.plan != now.plan:
         old, new = (Counter(_operators(each.plan)) for each in (before, now))
         changed, gone = (", ".join(sorted((one - other).elements())) for one, other in ((new, old), (old, new)))
-        found = [f"{changed or 'no further operator'} instead of {gone or 'no further operator'}"]
-        if not changed and not gone:
-            found = ["the same operators in another order"]
+        found = [" instead of ".join(filter(None, (changed, gone))) or "the same operators in another order"]
+        found = [f"without {gone}"] if gone and not changed else [f"also {changed}"] if changed and not gone else found
     return tuple(found)
 
 

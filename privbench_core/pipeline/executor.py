@@ -25,11 +25,13 @@ from privbench_core.pipeline.receipt import receipt_for, refuse_forgotten
 from privbench_core.pipeline.record import Manifest, definition_of, step_name, write_manifests
 from privbench_core.pipeline.runner import Made, Release, Runner, load_made
 from privbench_core.privacy.budget import zero
-from privbench_core.profiles.profile import Profile
 from privbench_core.publishing.dry_load import refuse_unloadable
 from privbench_core.spec.location import expand, is_spark_url
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Step, StepKind
+from privbench_core.synthesizers.steps.profile import released_units
+from privbench_core.units.measure_row_count import forecast_row_count
+from privbench_core.units.row_count import RowCount
 from privbench_core.validate.expectations import expectation_in_words, prepare_ahead
 
 Progress = Callable[[int, int, Step], None]
@@ -68,8 +70,8 @@ class Executor:
         self._hold = ExitStack()
         self._held = False
         self._readers = {step.key for step in self.steps if step.reads}
-        self._profiles: dict[str, Profile] = {}
-        self._judged = 0  # profiles by which the rest was found to be worth its price
+        self._sizes: dict[str, RowCount] = {}
+        self._judged = 0  # sizes by which the rest was found to be worth its price
         self._prepares = False
         if runner.run.out is not None:
             refuse_forgotten(runner.workspace.spec, runner.workspace.ledger, runner.run.out)
@@ -135,7 +137,7 @@ class Executor:
         runner, spec = self.runner, self.runner.workspace.spec
         releases = {before: made.release for before, made in inputs.items()}
         sources = self._sources(step, inputs)
-        self._remember({before: release for before, release in releases.items() if before[0] == StepKind.PROFILE.value})
+        self._remember(releases)
         receipt = None
         if step.kind is StepKind.PUBLISH:
             _refuse_failures(inputs)
@@ -147,16 +149,15 @@ class Executor:
                 what = run if self._epsilon is None else f"this refresh at ε={self._epsilon}"
                 self._hold.enter_context(held(runner, what, {step.key for step in self.steps}, self._others))
                 self._held = True
-            if not spec.fidelity.accept_noise and len(self._profiles) > self._judged:
+            if not spec.fidelity.accept_noise and len(self._sizes) > self._judged:
                 left = [other for other in self.steps if other.key in self._readers]
-                refuse_noise(spec, runner.plan, left, self._profiles)
-                self._judged = len(self._profiles)
+                refuse_noise(spec, runner.plan, left, self._sizes)
+                self._judged = len(self._sizes)
             if self._prepares and step.kind is StepKind.FIDELITY:  # one processor draws a reference sample
                 self._prepares = False
                 prepare_ahead()
         release = runner.execute(step, releases, receipt)
-        if step.kind is StepKind.PROFILE:
-            self._remember({step.key: release})
+        self._remember({step.key: release})
         self._readers.discard(step.key)
         if not self._readers:
             runner.snapshot.forget()
@@ -174,15 +175,16 @@ class Executor:
         )
         return Made(release, manifest)
 
-    def _remember(self, profiles: Mapping[Key, Release]) -> None:
-        """Keep released profiles, which say what later steps can be expected to measure."""
-        for key, release in profiles.items():
-            if key[1] not in self._profiles and "profile" in (data := release.artifact.data):
-                self._profiles[key[1]] = Profile.from_dict(data["profile"])
+    def _remember(self, releases: Mapping[Key, Release]) -> None:
+        """Keep released numbers of units, which say what later steps can be expected to measure."""
+        for key, release in releases.items():
+            if key[0] == StepKind.COUNT and key[1] not in self._sizes:
+                counted = released_units(release.artifact)
+                self._sizes[key[1]] = forecast_row_count(counted, self.runner.plan.budget.measure)
 
     def _sources(self, step: Step, inputs: Mapping[Key, Made]) -> dict[str, str]:
         """Return fingerprints of all source tables that ``step`` and the steps before it read."""
-        public = (table.name for table in self.runner.workspace.spec.schema.tables if table.public)
+        public = (table.name for table in self.runner.workspace.spec.schema.public_tables)
         read = {table: self.runner.snapshot.fingerprint(table) for table in sorted({*step.reads, *public})}
         seen: dict[str, str] = {}
         changed: set[str] = set()

@@ -118,6 +118,8 @@ def refuse_forgotten(spec: Spec, ledger: Ledger, out: Path) -> None:
 
 def _table_terms(schema: Schema, name: str, bounded: Collection[str]) -> dict[str, Any]:
     table = schema.table(name)
+    if table.empty:
+        return {"protection": "left empty: none of its rows is read"}
     if table.public:
         return {"protection": "public: published as it is"}
     path = schema.ownership_path(name)
@@ -161,7 +163,7 @@ def _public(schema: Schema) -> dict[str, Any]:
                 learned.append(where)
     return {
         "schema": "names, types, keys, nullability and bounds on children per parent of all tables",
-        "tables": [table.name for table in schema.tables if table.public],
+        "tables": [table.name for table in schema.public_tables],
         "declared_domains": declared,
         "learned_domains_paid_for": learned,
     }

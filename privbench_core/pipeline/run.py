@@ -43,6 +43,14 @@ class RunResult:
     lost: tuple[str, ...] = ()
 
     @property
+    def workload(self) -> Mapping[str, Any]:
+        """How many queries are in the bundle, and which are left out and why, by the name of the workload."""
+        published = (
+            release.artifact.data for key, release in self.releases.items() if key[0] == StepKind.PUBLISH.value
+        )
+        return dict(next(published, {}).get("workload", {}))
+
+    @property
     def warnings(self) -> tuple[str, ...]:
         """What the released numbers say against using the bundle, a sentence each."""
         return (*(str(verdict) for verdict in self.verdicts if verdict.warns), *self.lost)

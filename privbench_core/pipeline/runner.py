@@ -156,7 +156,7 @@ class Runner:
     def release_key(self, step: Step, digests: Mapping[Key, str]) -> str:
         """Return what determines the step's result, hashed with the workspace's secret."""
         spec = self.workspace.spec
-        public = [t.name for t in spec.schema.tables if t.public]
+        public = [table.name for table in spec.schema.public_tables]
         identity: dict[str, Any] = {
             "database": spec.schema.name,
             "synthesizer": self.plan.synthesizer,
@@ -180,7 +180,7 @@ class Runner:
         It is the same for runs that find each other's releases.
         """
         schema, steps = self.workspace.spec.schema, [step for step in self.plan.steps if step.reads]
-        tables = {table for step in steps for table in step.reads} | {t.name for t in schema.tables if t.public}
+        tables = {table for step in steps for table in step.reads} | {t.name for t in schema.public_tables}
         identity = {
             "database": schema.name,
             "cohort": self.workspace.spec.cohort,

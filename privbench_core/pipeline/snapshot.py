@@ -92,9 +92,10 @@ class Snapshot:
     @cached_property
     def public(self) -> dict[str, pa.Table]:
         """The public tables, integrity checked; no private table is read for them."""
-        public = tuple(table for table in self._schema.tables if table.public)
+        public, empty = self._schema.public_tables, [table.name for table in self._schema.tables if table.empty]
         read = {table.name: self._read(table.name) for table in public}
-        return check_rows(replace(self._schema, tables=public), read, self._workspace.spec.orphans)
+        checked = check_rows(replace(self._schema, tables=public), read, self._workspace.spec.orphans)
+        return checked | {name: self._read(name) for name in empty}
 
     def forget(self) -> None:
         """Let go of the private rows, when no step needs them any more; fingerprints and public tables stay."""

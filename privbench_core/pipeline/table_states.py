@@ -12,6 +12,7 @@ from privbench_core.synthesizers.contract import Step, StepKind
 DATABASE = "whole database"
 _UNITS = ((2880, 1440, "d"), (120, 60, "h"), (0, 1, "min"))  # from so many minutes on; minutes of the unit; its name
 _REACHED = {
+    StepKind.COUNT: "counted",
     StepKind.PROFILE: "profiled",
     StepKind.MODEL: "modelled",
     StepKind.FANOUT: "linked",

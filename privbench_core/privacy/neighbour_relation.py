@@ -20,6 +20,7 @@ Relation = Mapping[str, Identity]
 def neighbour_relation(schema: Schema) -> dict[str, Identity]:
     """Return what the removal of a unit does to each table, as canonical JSON-able facts.
 
+    An empty table is left out: none of its rows is ever read.
     A public table has ``{"public": True}``: removal leaves it as it is. A private one says whether it is the unit's
     table, and of each foreign key its columns, its parent, whether it decides whose row a row is, whether rows go with
     what they refer to, whether it stays inside of a unit, and which columns become NULL otherwise. Keys are in the
@@ -33,7 +34,7 @@ def neighbour_relation(schema: Schema) -> dict[str, Identity]:
     each schema sees a part of it that is closed under "depends on": what was released under one of them is a release
     under the common relation, and there costs add up.
     """
-    return {table.name: _facts_of(schema, table) for table in schema.tables}
+    return {table.name: _facts_of(schema, table) for table in schema.tables if not table.empty}
 
 
 def differences(then: Relation, now: Relation) -> list[str]:

@@ -8,7 +8,7 @@ beforehand. Where noise would hide every joint, the cells of all columns get wha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -45,7 +45,7 @@ from privbench_core.units.measure_by_size import (
     measure_by_size,
 )
 from privbench_core.units.measure_row_count import measure_row_count
-from privbench_core.units.row_count import RowCount
+from privbench_core.units.row_count import RowCount, UnitCount
 
 Array = NDArray[np.float64]
 
@@ -59,7 +59,8 @@ class Cells:
         first: Column -> its noisy counts, where there is more than one cell.
         known: Column -> all that is known about its cells since, likewise.
         sigmas: Column -> standard deviation of the noise of each first count, likewise.
-        rows: Noisy number of rows and its standard deviation, where there are no columns to add up.
+        rows: Noisy number of rows and its standard deviation, by itself; of an owned table where units may have several
+            rows, only if there are no columns to add up.
         size: Of the table, where it was measured for itself.
         guessed: Column -> what is assumed of it, where noise hid the domain that was to be learned.
     """
@@ -68,7 +69,7 @@ class Cells:
     first: Mapping[str, Array]
     known: Mapping[str, CellCounts]
     sigmas: Mapping[str, float]
-    rows: tuple[float, float]
+    rows: tuple[float, float] | None = None
     size: RowCount | None = None
     guessed: Mapping[str, str] = field(default_factory=dict)
 
@@ -89,9 +90,11 @@ class Cells:
                     np.maximum(counts[name], 0.0)[list(binning.code_of)] * np.array(binning.weights)
                 )
             discretizers[name] = Discretizer(codec, binning)
-        one_way = OneWay(counts, sigmas)
-        total, sigma = (one_way.total, one_way.total_sigma) if counts else self.rows
+        one_way, alone = OneWay(counts, sigmas), [self.rows] if self.rows else []
+        total, sigma = averaged([*alone, *([(one_way.total, one_way.total_sigma)] if counts else [])])
         total = max(1.0, total)
+        for name, of_codes in sigmas.items():  # columns add up to what is known of rows
+            counts[name] = counts[name] + (total - one_way.total) * of_codes**2 / (of_codes**2).sum()
         one_way = OneWay(
             dict.fromkeys(self.codecs, np.array([total])) | counts,
             dict.fromkeys(self.codecs, np.array([sigma])) | sigmas,
@@ -211,7 +214,7 @@ class MarginalsOverRows(Marginals):
 def learn_table(
     session: PrivateSession,
     table: Table,
-    bound: int,
+    counted: UnitCount,
     price: Price,
     first: float = 1.0,
     network: Callable[[Mapping[str, int]], Network] = PairwiseSPN,
@@ -219,7 +222,7 @@ def learn_table(
     """Measure a table's attributes, and as many of their joints as the price supports, for ``price`` in all.
 
     Under pure privacy two measurements of a marginal are worth less than one for the price of both (Laplace noise does
-    not average as prices add up), so the number of rows comes first: it says whether anything else can be found.
+    not average as prices add up): there the number of rows says whether anything else can be found.
 
     Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 1, 2, 4, 6, 7, 8
     and 9, and *Learning a table*.
@@ -227,7 +230,7 @@ def learn_table(
     Args:
         session: Open for the step.
         table: The table.
-        bound: Most rows of a unit in it.
+        counted: Released: how many units have rows in it.
         price: Of everything here.
         first: Share of one-way marginals; with all of it, there are no joints.
         network: `ordered_codes` of the columns -> what models them.
@@ -236,21 +239,17 @@ def learn_table(
         UnsupportedBudgetError: A list of values is to be learned without a δ.
     """
     for_lags = price.share(own_lag_share(table))
-    size, rest = measure_row_count(session, table.name, bound, Price(price.measure, price.amount - for_lags.amount))
+    size, rest = measure_row_count(session, table.name, counted, Price(price.measure, price.amount - for_lags.amount))
     learned = learn_domains(session, table, size, rest, price.delta)
     sizes, rest = [codec.size for codec in learned.codecs.values() if codec.size > 1], learned.rest
     share = first if len(sizes) > 1 else 1.0
     if share < 1 and price.measure is Measure.PURE:
         view = session.view(ViewSpec(table.name, {}, (1 if size is None else size.rows_per_unit,)), "size")
-        if size is None:
-            rows = float(view.measure("rows", [Marginal(())], rest.share(TUNING.number_share)).values[0])
-            rest = rest.share(1 - TUNING.number_share)
-        else:
-            rows = size.rows
+        rows = float(counted.units[0]) if size is None else size.rows
         found = network({}).has_power(view, len(sizes), max(1.0, rows), rest.share(1 - share))
         share = share if found else 1.0
     early = 1.0 if size is None or size.in_full else TUNING.early_share  # all, where the first cells count all rows
-    cells = measure_cells(session, table, learned, size, rest.share(share * early))
+    cells = measure_cells(session, table, learned, size, counted, rest.share(share * early))
     cells, profile, known = over_rows(session, table, cells, rest.share(share * (1 - early)))
     lags = measure_own_lags(session, table, profile, for_lags)
     profile = lags.of(profile)
@@ -339,19 +338,21 @@ def with_size_strata(profile: Profile, known: SizeStratifiedMarginals) -> Profil
 
 
 def measure_cells(
-    session: PrivateSession, table: Table, learned: Learned, size: RowCount | None, price: Price
+    session: PrivateSession, table: Table, learned: Learned, size: RowCount | None, counted: UnitCount, price: Price
 ) -> Cells:
     """Measure all cells for ``price``, heavy ones more closely; of rows, where the table's ``size`` says how many.
 
     Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
     """
+    alone = (float(counted.units[0]), counted.sigma) if size is None else None
     full = 1 if size is None else size.rows_per_unit
     codecs = learned.codecs
     several = {name: codec for name, codec in codecs.items() if codec.size > 1}
     view = view_of_cells(session, table.name, several, full, "view")
     if not several:
         rows = view.measure("rows", [Marginal(())], price)
-        return Cells(codecs, {}, {}, {}, (float(rows.values[0]), rows.sigma), size, learned.guessed)
+        measured = [(float(rows.values[0]), rows.sigma), *([alone] if alone else [])]
+        return Cells(codecs, {}, {}, {}, averaged(measured), size, learned.guessed)
     closer = share_of(table, several)
     shares = least_noise({name: min(codec.size, MAX_CODES) for name, codec in several.items()}, price.measure)
     together = {share: [name for name in several if shares[name] == share] for share in sorted(set(shares.values()))}
@@ -372,4 +373,11 @@ def measure_cells(
     }
     known |= {name: known[name].combined(*of_cells) for name, of_cells in learned.counted.items() if name in known}
     known = refine_bins(session, table, known, full, price.share(closer)) if closer else known
-    return Cells(codecs, found, known, sigmas, (0.0, 0.0), size, learned.guessed)
+    return Cells(codecs, found, known, sigmas, alone, size, learned.guessed)
+
+
+def averaged(measured: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Return the mean of noisy numbers by precision, and its standard deviation, given theirs."""
+    numbers, sigmas = np.array(measured).T
+    precisions = np.maximum(sigmas, NEGLIGIBLE) ** -2.0
+    return float(np.average(numbers, weights=precisions)), float(precisions.sum() ** -0.5)

@@ -86,17 +86,6 @@ class Profile(Storable):
         return self.size.rows > SIGNIFICANT * self.size.sigma
 
     @property
-    def noise_to_signal(self) -> float:
-        """Of a table that is `all_noise`: how many times smaller noise would have to be, by its rows or columns.
-
-        At least as many rows as their standard deviation are taken to be there: less is not known of any number.
-        """
-        if not self.rows_show:
-            return SIGNIFICANT * self.size.sigma / max(self.size.rows, self.size.sigma)
-        bars = [bar for name in self.hidden if name not in self.guessed for bar in [self._bar(name)]]
-        return max(1.0, min(bars, default=1.0) / max(self.total, 1.0))
-
-    @property
     def noise_in_words(self) -> str:
         """How many rows, more or less, and how many columns noise hides."""
         rows = f"{max(0, round(self.size.rows)):,} ± {round(SHOWN_DEVIATIONS * self.size.sigma):,} rows"

@@ -6,6 +6,7 @@
     schema.sql              tables, then keys and indexes, for PostgreSQL
     load.sql                loads all of it with psql alone, from these
     load.duckdb.sql         loads all of it with DuckDB alone
+    statistics.sql          the schema with what the planner of PostgreSQL 18 would know of the rows, without them
     workload/<name>.sql     queries, if any
     replicates/             what error bars are made from, if the owner added it (`replicates`)
     workload/<name>.pgbench their replay: run.sh, and a script per transaction
@@ -17,16 +18,15 @@ Equal inputs give equal bytes. A bundle is replaced atomically (`files.replace_f
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -35,18 +35,15 @@ from privbench_core.backends.loading import Loaded
 from privbench_core.backends.postgres.ddl import create_schema_sql
 from privbench_core.errors import InternalError, PublishError, did_you_mean
 from privbench_core.files import as_path, file_name, recover_folder, replace_folder
-from privbench_core.publishing.rows_file import write_rows
-from privbench_core.publishing.texts import DUCKDB, PSQL, consumer_readme, duckdb_script, psql_script, write_csv
+from privbench_core.publishing.table_files import RowRanges, file_digest, write_ranges
+from privbench_core.publishing.texts import DUCKDB, PSQL, STATISTICS, consumer_readme, duckdb_script, psql_script
 from privbench_core.schema.columns import Column
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.spec.dump import dump_enums, dump_tables, dump_views
 from privbench_core.spec.fields import NAME, NAME_LIST, Key, Node, Problems, anything, named
 from privbench_core.spec.parse import parse_enums, parse_tables
 from privbench_core.spec.parse_ddl import parse_views
-from privbench_core.workers import processors, side_by_side
-
-if TYPE_CHECKING:
-    from privbench_core.backends.duckdb.load import RowTrial
+from privbench_core.workers import processors
 
 FORMAT = "privbench-bundle"
 FORMAT_VERSION = 1
@@ -120,19 +117,6 @@ class Bundle:
         return {file.stem: (self.path / file).read_text(encoding="utf-8") for file in queries}
 
 
-@dataclass(frozen=True)
-class RowRanges:
-    """The rows of a table, range by range.
-
-    Attributes:
-        count: Number of ranges.
-        write: Writes a range as a Parquet file, see `rows_file`; picklable if there are several.
-    """
-
-    count: int
-    write: Callable[[int, Path], None]
-
-
 def write_bundle(
     out: Path,
     schema: Schema,
@@ -176,9 +160,10 @@ def write_bundle(
 
     def write(folder: Path) -> None:
         from privbench_core.backends.duckdb.load import RowTrial
+        from privbench_core.publishing.statistics import statistics_sql
 
         (folder / "data").mkdir()
-        writing = partial(_write_ranges, folder, schema, csv=csv, workers=workers)
+        writing = partial(write_ranges, folder, schema, csv=csv, workers=workers)
         written = {table.name: writing(table, tables[table.name]) for table in ordered}
         in_one = {name: folder / parts[0]["file"] for name, parts in written.items() if len(parts) == 1}
         RowTrial.of(schema, in_one)(in_one)
@@ -188,6 +173,8 @@ def write_bundle(
         texts = {SCHEMA_SQL: create_schema_sql(schema), README: consumer_readme(schema, described, receipt, workload)}
         texts |= {PSQL: psql_script(schema, described)} if csv else {}
         texts |= {DUCKDB: duckdb_script(schema, described)}
+        files = {name: [folder / part["file"] for part in parts] for name, parts in written.items()}
+        texts |= {STATISTICS: statistics_sql(schema, files)}
         texts |= {f"workload/{name}.sql": sql for name, sql in sorted(workload.items())}
         for name, scripts in (replay or {}).items():
             texts |= {f"workload/{name}.pgbench/{file}": text for file, text in scripts.items()}
@@ -244,7 +231,7 @@ def read_bundle(path: str | Path) -> Bundle:
     return Bundle(folder, manifest)
 
 
-def load_bundle(bundle: Path, target_url: str, *, replace: bool = False) -> Loaded:
+def load_bundle(bundle: Path, target_url: str, *, replace: bool = False, statistics_only: bool = False) -> Loaded:
     """Create the tables in a database, load the rows, then create keys and indexes, then gather statistics.
 
     Args:
@@ -253,6 +240,7 @@ def load_bundle(bundle: Path, target_url: str, *, replace: bool = False) -> Load
             ``?schema=name``), ``duckdb:///path`` or a path that ends in ``.duckdb``.
         replace: Whether to drop tables and enums of the same names first. Nothing that depends on them is dropped, and
             no other table changes.
+        statistics_only: Whether to load no rows, but what the planner of PostgreSQL 18 would know of them.
 
     Returns:
         Loaded rows by table, and what was left out.
@@ -266,10 +254,19 @@ def load_bundle(bundle: Path, target_url: str, *, replace: bool = False) -> Load
     if target_url.startswith(_DUCKDB_SCHEME) or ("://" not in target_url and target_url.endswith(".duckdb")):
         from privbench_core.backends.duckdb.load import load_duckdb
 
+        if statistics_only:
+            raise PublishError("target: DuckDB plans from its rows alone; --statistics-only needs PostgreSQL 18")
         return load_duckdb(opened.schema, files, Path(target_url.removeprefix(_DUCKDB_SCHEME)), replace=replace)
     if re.match(r"postgres(ql)?(\+\w+)?://", target_url):
         from privbench_core.backends.postgres.load import load_postgres
+        from privbench_core.backends.postgres.load_statistics import load_statistics
 
+        if statistics_only:
+            if STATISTICS not in opened.manifest["files"]:
+                raise PublishError(f"{bundle}: has no {STATISTICS}, as older bundles; run privbench again")
+            statistics = (opened.path / STATISTICS).read_text(encoding="utf-8")
+            rows = {name: entry["rows"] for name, entry in opened.manifest["tables"].items()}
+            return load_statistics(opened.schema, statistics, rows, target_url, replace=replace)
         return load_postgres(opened.schema, files, target_url, replace=replace)
     raise PublishError(
         "target: neither PostgreSQL nor DuckDB; give postgresql://user@host/database, or a path that ends in .duckdb"
@@ -316,55 +313,6 @@ def _describe(schema: Schema) -> dict[str, Any]:
     return described | {name: part for name, part in more.items() if part}
 
 
-def _write_ranges(
-    folder: Path, schema: Schema, table: Table, rows: pa.Table | RowRanges, *, csv: bool, workers: int | None
-) -> list[dict[str, Any]]:
-    from privbench_core.backends.duckdb.load import RowTrial
-
-    ranges = rows if isinstance(rows, RowRanges) else RowRanges(1, lambda _, file: write_table(file, table, rows))
-    trial = RowTrial.of(schema, [table.name]) if ranges.count > 1 else None
-    writing = partial(_write_range, folder, table, ranges, trial, csv)
-    return list(side_by_side(writing, range(ranges.count), workers))
-
-
-def _write_range(
-    folder: Path, table: Table, ranges: RowRanges, trial: RowTrial | None, csv: bool, number: int
-) -> dict[str, Any]:
-    """Write a range and return its files, their checksums and its rows; one of several is tried against the DDL."""
-    stem = f"data/{file_name(table.name)}" + (f"/part-{number:05d}" if ranges.count > 1 else "")
-    (folder / stem).parent.mkdir(exist_ok=True)
-    file, copy = f"{stem}.parquet", f"{stem}.csv.gz" if csv else None
-    ranges.write(number, folder / file)
-    written = pq.read_metadata(folder / file)
-    found = written.schema.to_arrow_schema()
-    _refuse_other_columns(table, found.names)
-    if not found.equals(table.arrow_schema):
-        raise InternalError(f"{table.name}: the rows for the bundle do not fit their columns: {found}")
-    if trial is not None:
-        trial({table.name: folder / file})
-    if copy is not None:
-        write_csv(table, folder / file, folder / copy)
-    csv_digest = file_digest(folder / copy) if copy else None
-    described = {"file": file, "rows": written.num_rows, "sha256": file_digest(folder / file)}
-    return {**described, "csv": copy, "csv_sha256": csv_digest}
-
-
-def write_table(file: Path, table: Table, rows: pa.Table) -> None:
-    """Write the rows of a table as its file in a bundle; InternalError if they do not fit its columns."""
-    _refuse_other_columns(table, rows.column_names)
-    try:
-        canonical = rows.select(table.arrow_schema.names).cast(table.arrow_schema)
-    except ValueError as error:
-        raise InternalError(f"{table.name}: the rows for the bundle do not fit their columns: {error}") from error
-    write_rows(file, canonical)
-
-
-def _refuse_other_columns(table: Table, found: Sequence[str]) -> None:
-    names = [column.name for column in table.columns]
-    if sorted(found) != sorted(names):
-        raise InternalError(f"{table.name}: columns {list(found)} were given for the bundle; expected {names}")
-
-
 def _describe_table(table: Table, written: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the manifest's entry; where there are several files, their names are also given as a pattern."""
     only, several = written[0], len(written) > 1
@@ -400,12 +348,6 @@ def _verify(folder: Path, name: PurePosixPath, digest: str) -> None:
         raise PublishError(
             f"{folder / name}: does not match its checksum; copy the bundle again or run privbench again"
         )
-
-
-def file_digest(file: Path) -> str:
-    """Return the SHA-256 of a file, in hexadecimal."""
-    with file.open("rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
 def _check_file_name(name: str) -> None:

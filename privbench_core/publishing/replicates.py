@@ -18,7 +18,8 @@ import pyarrow.parquet as pq
 
 from privbench_core.errors import PublishError
 from privbench_core.files import file_name, replace_folder
-from privbench_core.publishing.bundle import MANIFEST, README, Bundle, file_digest, is_bundle, write_table
+from privbench_core.publishing.bundle import MANIFEST, README, Bundle, is_bundle
+from privbench_core.publishing.table_files import file_digest, write_table
 from privbench_core.publishing.texts import with_replicates
 
 _FOLDER = "replicates"

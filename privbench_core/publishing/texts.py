@@ -27,7 +27,7 @@ from privbench_core.publishing.figures import JOIN, ONE_WAY, SIZE, TWO_WAY
 from privbench_core.publishing.verdicts import MEANINGS, Grade, Verdict
 from privbench_core.schema.tables import Schema, Table
 
-PSQL, DUCKDB = "load.sql", "load.duckdb.sql"
+PSQL, DUCKDB, STATISTICS = "load.sql", "load.duckdb.sql", "statistics.sql"
 Entries = Mapping[str, Mapping[str, Any]]
 """The manifest's entries by table name, referenced tables first."""
 _BATCH_ROWS = 100_000  # as many as loading into PostgreSQL sends at a time
@@ -88,7 +88,7 @@ def consumer_readme(schema: Schema, tables: Entries, receipt: Mapping[str, Any],
         _constraints(receipt),
         _lost(receipt),
         _guarantee(schema, receipt),
-        _loading(tables),
+        _loading(schema, tables),
         _contents(schema, tables, workload),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -136,7 +136,7 @@ def _trust(schema: Schema, tables: Entries, receipt: Mapping[str, Any]) -> str:
     rows = [[v.subject, f"{tables[v.subject]['rows']:,}", v.grade or "", v.reason] for v in verdicts]
     names = {v.subject for v in verdicts}
     rows += [
-        [name, f"{entry['rows']:,}", "", "rows of the original" if schema.table(name).public else ""]
+        [name, f"{entry['rows']:,}", "", _origin(schema.table(name))]
         for name, entry in tables.items()
         if name not in names
     ]
@@ -151,6 +151,13 @@ def _trust(schema: Schema, tables: Entries, receipt: Mapping[str, Any]) -> str:
         )
         lines += ["", explained, "", *_fidelity(receipt["fidelity_paid_for"])]
     return "\n".join(lines)
+
+
+def _origin(table: Table) -> str:
+    """Return where the rows of a table come from that has no verdict."""
+    if table.empty:
+        return "left empty"
+    return "rows of the original" if table.public else ""
 
 
 def _fidelity(paid_for: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[str]:
@@ -180,7 +187,7 @@ def _lost(receipt: Mapping[str, Any]) -> str:
 
 
 def _guarantee(schema: Schema, receipt: Mapping[str, Any]) -> str:
-    public = [table.name for table in schema.tables if table.public]
+    public = [table.name for table in schema.public_tables]
     guarantee = receipt.get("guarantee", {})
     unit = guarantee.get("unit", f"one row of {schema.unit} and all rows that depend on it")
     meaning = (
@@ -285,7 +292,7 @@ def _cell(text: str) -> str:
     return " ".join(text.replace("|", "\\|").split())
 
 
-def _loading(tables: Entries) -> str:
+def _loading(schema: Schema, tables: Entries) -> str:
     """Return commands that work in this folder."""
     first = next(iter(tables.values()))["file"] if tables else "data/table.parquet"
     psql = [
@@ -296,6 +303,16 @@ def _loading(tables: Entries) -> str:
         f'psql "$URL" -f {PSQL}',
         "```",
         "",
+    ]
+    growing = [
+        "",
+        "For tests of incremental loads, the rows of the seven days after its last ones, in the database or as INSERT",
+        "statements in a file. The same command then appends the next seven days:",
+        "",
+        "```sh",
+        "privbench publish . benchmark.duckdb --append 7",
+        "privbench publish . weeks.sql --append 7",
+        "```",
     ]
     return "\n".join(
         [
@@ -315,6 +332,14 @@ def _loading(tables: Entries) -> str:
             "privbench publish . postgresql://user@host/database",
             "privbench publish . benchmark.duckdb",
             "```",
+            "",
+            "For query plans alone, PostgreSQL 18 needs no rows. `statistics.sql` holds the schema and what ANALYZE",
+            "would find in the rows.",
+            "",
+            "```sh",
+            "privbench publish . postgresql://user@host/database --statistics-only",
+            "```",
+            *(growing if schema.is_dated else []),
         ]
     )
 

@@ -13,8 +13,8 @@ def cases_of(result: CheckResult) -> list[tuple[str, list[str], float, str]]:
     rows = sum(found or 0 for _, found in result.tables.values())
     cases = [("tables", result.wrong_tables, 0.0, f"{len(result.tables)} tables, {rows:,} rows")]
     for query in result.queries:
-        now, before = query.measured.explained, query.before
-        remark = f"cost {now.cost:.2f}" if now else f"failed: {query.measured.reason}"
+        now, before = query.now, query.before
+        remark = f"cost {now.cost:.2f}" if now else f"failed: {query.failed}"
         if now and before:
             limit = result.limits["cost_ratio"]
             remark += f" {'<=' if now.cost <= before.cost * limit else '>'} {before.cost:.2f} * {limit:.0%}"

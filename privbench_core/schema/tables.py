@@ -26,6 +26,8 @@ class Table:
     """One table: columns in source order, keys as tuples of column names.
 
     Attributes:
+        public: Whether anyone may see its rows: they are published as they are.
+        empty: Whether its rows are neither read nor published, so that it has none; it is public then, see `emptied`.
         unique: Column sets that no two rows share, the primary key left out.
         checks, comment: As the source has them.
         indexes: Those that no constraint makes; None asks for one per foreign key, named by the target.
@@ -57,6 +59,18 @@ class Table:
     row_id: str | None = None
     row_order: str | None = None
     partitioned: Partitioning | None = None
+    empty: bool = False
+
+    @property
+    def emptied(self) -> Table:
+        """The table without rows: nothing of it is modelled, and its keys say nothing about units."""
+        kept = {key: ForeignKey(key.child, key.columns, key.parent, key.parent_columns) for key in self.foreign_keys}
+        keys = tuple(
+            replace(bare, optional=key.optional, constraint=key.constraint, actions=key.actions)
+            for key, bare in kept.items()
+        )
+        columns = tuple(replace(column, relative=None) for column in self.columns)
+        return replace(self, columns=columns, foreign_keys=keys, public=True, row_order=None, empty=True)
 
     def column(self, name: str) -> Column:
         """The column of that name, or the leaf of documents; SpecError with a hint if there is none."""
@@ -256,6 +270,16 @@ class Schema:
     def private_tables(self) -> tuple[Table, ...]:
         """All tables that are not public."""
         return tuple(t for t in self.tables if not t.public)
+
+    @property
+    def is_dated(self) -> bool:
+        """Whether private rows have dates or times, by which further rows can be appended."""
+        return any(column.type.logical.calendar for table in self.private_tables for column in table.columns)
+
+    @property
+    def public_tables(self) -> tuple[Table, ...]:
+        """All tables whose rows are published as they are."""
+        return tuple(t for t in self.tables if t.public and not t.empty)
 
     def changing_columns(self, key: ForeignKey) -> tuple[str, ...]:
         """Return the columns of ``key`` that become NULL when the row it refers to goes with a privacy unit.

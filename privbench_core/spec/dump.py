@@ -53,6 +53,7 @@ def _table(table: Table, schema: Schema, orphans: Mapping[str, str], change: Cha
     query = {"sql": change.sql} if isinstance(change, VersionQuery) else None
     others = {
         "change": {"watermark": change.column} if isinstance(change, Watermark) else query,
+        "public": table.public and not table.empty,
         "row_id": "generated" if table.row_id else None,
         "partitioned": parted and forms.PARTITIONED.write(parted, partitions=list(map(forms.PARTITION.write, parts))),
         "primary_key": None if table.row_id else table.primary_key,

@@ -216,6 +216,7 @@ TABLE = Form(
     "row_id",
     change=Key(either(choice("content"), WATERMARK.kind, QUERY.kind), _CHANGE, None),
     public=YES_OR_NO,
+    empty=YES_OR_NO,
     comment=_COMMENT,
     row_id=Key(choice("generated"), "write row_id: generated where rows have no key, and no primary_key then", None),
     primary_key=Key(NAMES, _PRIMARY_KEY, None),

@@ -83,8 +83,9 @@ def parse_tables(raw: Mapping[str, Any], problems: Problems, enums: tuple[EnumTy
             problems.broken |= {f"{name}.{column.name}" for column in table.columns if column.domain is None}
         kept, implied = without_implied(keys[name], lambda parent: required.get(parent, ()))
         kept = _without_second_keys(kept, implied, problems)
-        parsed.append(_with_enums(_with_keys(table, tuple(kept), tuple(implied)), enums_by_name))
-        if change := _change(nodes[name], public=table.public):
+        table = _with_enums(_with_keys(table, tuple(kept), tuple(implied)), enums_by_name)  # noqa: PLW2901
+        parsed.append(table.emptied if table.empty else table)
+        if not table.empty and (change := _change(nodes[name], public=table.public)):
             changes[name] = change
     return ParsedTables(tuple(parsed), orphans, changes)
 
@@ -115,6 +116,7 @@ def _table(node: Node, enums: Mapping[str, EnumType]) -> Table | None:
         tuple(columns),
         key,
         public=found["public"],
+        empty=found["empty"],
         unique=found["unique"],
         checks=node.items(found["checks"], forms.CHECK, Check),
         indexes=None if found["indexes"] is None else indexes,

@@ -131,7 +131,9 @@ def _unit(schema: Schema, broken: AbstractSet[str]) -> Iterator[str]:
             yield f"privacy: unit: there is no table {schema.unit!r}; {did_you_mean(schema.unit, schema.by_name)}"
         return
     unit = schema.table(schema.unit)
-    if unit.public:
+    if unit.empty:
+        yield f"{unit.name}: the privacy unit is declared empty; remove empty: true, or choose another unit"
+    elif unit.public:
         yield f"{unit.name}: the privacy unit is a public table; remove public: true, or choose another unit"
     for key in unit.foreign_keys:
         above = key.parent

@@ -69,7 +69,13 @@ def find_key_problems(schema: Schema, broken: AbstractSet[str] = frozenset()) ->
             problems += _types(key, schema, broken)
             parent = schema.table(key.parent)
             found = [*_target(key, parent), *_nulls(key, table)]
-            found += _to_public(key) if parent.public else [line for rule in rules for line in rule(key, schema)]
+            if parent.empty and not table.empty:
+                todo = f"declare {table.name} empty too, or remove this key and its columns"
+                found.append(f"refers to {parent.name}, which is declared empty; {todo}")
+            elif parent.public:
+                found += _to_public(key)
+            elif not table.empty:
+                found += [line for rule in rules for line in rule(key, schema)]
             problems += [f"{key.name}: {line}" for line in found]
     return [*problems, *_ownership(schema, broken)]
 

@@ -38,6 +38,7 @@ Key = tuple[str, ...]
 class StepKind(StrEnum):
     """The stages of the pipeline, in order."""
 
+    COUNT = "count"
     PROFILE = "profile"
     MODEL = "model"
     FANOUT = "fanout"
@@ -47,7 +48,7 @@ class StepKind(StrEnum):
     PUBLISH = "publish"
 
 
-_TUNED = (StepKind.PROFILE, StepKind.MODEL, StepKind.FANOUT, StepKind.SAMPLE)
+_TUNED = (StepKind.COUNT, StepKind.PROFILE, StepKind.MODEL, StepKind.FANOUT, StepKind.SAMPLE)
 
 
 @dataclass(frozen=True)
@@ -198,6 +199,12 @@ class Plan:
     def step(self, key: Key) -> Step:
         """Return the step of that key."""
         return self._by_key[key]
+
+    def learning_price(self, table: str) -> Price | None:
+        """Return the price of all that learns a private table's domains and sizes; None if nothing does."""
+        kinds = (StepKind.COUNT, StepKind.PROFILE)
+        prices = [step.price for step in self.steps if step.table == table and step.kind in kinds]
+        return reduce(operator.add, prices) if prices else None
 
     @cached_property
     def price(self) -> Price:

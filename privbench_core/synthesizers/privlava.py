@@ -37,7 +37,7 @@ from privbench_core.synthesizers.steps.link import (
     released_numbers,
     released_profile,
 )
-from privbench_core.synthesizers.steps.profile import profile_step
+from privbench_core.synthesizers.steps.profile import profile_steps
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class PrivLava:
         steps: list[Step] = []
         for table in schema.private_tables:
             price = prices.profile(table) if has_columns(schema, table) else prices.tables[table.name]
-            steps.append(profile_step(schema, table, price))
+            steps += profile_steps(schema, table, price)
         for table in reversed(schema.sampling_order):
             if table.public:
                 continue

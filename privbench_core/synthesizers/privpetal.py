@@ -25,7 +25,7 @@ from privbench_core.synthesizers.options import GroupOptions, group_prices
 from privbench_core.synthesizers.privbench import SharedOptions, fanout_step
 from privbench_core.synthesizers.steps.assemble import whole_plan
 from privbench_core.synthesizers.steps.link import fanout_key, lookup_step, released_fanout, released_profile
-from privbench_core.synthesizers.steps.profile import profile_step
+from privbench_core.synthesizers.steps.profile import profile_steps
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class PrivPetal:
         steps: list[Step] = []
         for table in schema.private_tables:
             if _has_groups(table):
-                steps.append(profile_step(schema, table, prices.profile(table)))
+                steps += profile_steps(schema, table, prices.profile(table))
             else:  # tables of keys alone, too
                 steps += network.learn(schema, table, prices.tables[table.name])
         fit = GroupFit(chosen.scores, chosen.margins, chosen.usefulness, chosen.triples)

@@ -20,6 +20,22 @@ UNIT_SIZE = "#rows of unit"
 
 
 @dataclass(frozen=True)
+class UnitCount(Storable):
+    """Released before all else of a table: how many units have rows in it, by class of their number of rows.
+
+    Attributes:
+        units: Noisy number of units of each class up to the declared bound, all powers of two, shape (powers,); of
+            rows, shape (1,), where no unit has more than one.
+        sigma: Standard deviation of the noise of each.
+        bound: Declared: most rows of a unit.
+    """
+
+    units: Array
+    sigma: float
+    bound: int = 1
+
+
+@dataclass(frozen=True)
 class RowCount(Storable):
     """Released: the size of a table.
 

@@ -28,8 +28,8 @@ from privbench_core.workload.engine import ResolvedQuery, UnansweredError
 from privbench_core.workload.parameters import PLACEHOLDERS, is_constant, neutral, operands
 
 NOT_HIDDEN = (
-    "its constants cannot be hidden: it is no SELECT that runs on the synthetic rows, it names what the schema does "
-    "not have, or it holds a JSON path, a list of rows, or another constant without a rule"
+    "no SELECT that runs on the synthetic rows with its constants hidden, or holds some that cannot be hidden "
+    "(a JSON path, a list of rows)"
 )
 _LIST = 3
 """Length of every list of constants, chosen by hand."""

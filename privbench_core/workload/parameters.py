@@ -72,10 +72,10 @@ class _Slot:
 
     def filled(self, value: exp.Expr) -> exp.Expr:
         """Return the other side of the comparison with a value in place of its column."""
+        if self.side is self.node:
+            return value
         side = self.side.copy()
-        for node in [side] if isinstance(side, exp.Column) else [*side.find_all(exp.Column)]:
-            if node is side:
-                return value
+        for node in [*side.find_all(exp.Column)]:  # there is one
             node.replace(value)
         return side
 
@@ -136,34 +136,31 @@ def bind_parameters(
     tree = query.tree
     _lists_as_in(tree)
     slots = [*_slots(query, schema)]
-    if not slots and tree.find(*PLACEHOLDERS) is None:
-        return BoundParameters(tree.copy(), (), 0)
-    by_alias: dict[str, list[_Slot]] = defaultdict(list)
-    for slot in slots:
-        by_alias[slot.node.table or slot.table.name].append(slot)
-    once: dict[int, exp.Expr] = {}
-    repeated: dict[int, exp.Expr] = {}
+    by_alias: dict[str, list[tuple[str, _Slot]]] = defaultdict(list)
+    for number, slot in enumerate(slots):
+        marker = f"slot_{number}"
+        by_alias[slot.node.table or slot.table.name].append((marker, slot))
+        slot.operand.replace(exp.Placeholder(this=marker))
+    once: dict[str, exp.Expr] = {}
+    repeated: dict[str, exp.Expr] = {}
     variables = []
     for number, group in enumerate(by_alias.values(), start=1):
-        drawn = _drawn(group, synthetic[group[0].table.name], rng)
-        dense = _dense(group, synthetic[group[0].table.name])
+        rows = synthetic[group[0][1].table.name]
+        drawn = _drawn([slot for _, slot in group], rows, rng)
+        dense = _dense([slot for _, slot in group], rows)
         name = f"{'key' if dense else 'row'}_{number}"
-        low, high = dense or (1, len(drawn[0]))
+        low, high = dense or (1, DRAWS)
         variables.append(f"\\set {name} random({low}, {high})")
-        for slot, values in zip(group, drawn, strict=True):
-            once[id(slot)] = slot.filled(sqlglot.parse_one(values[0], read="postgres"))
+        for (marker, slot), values in zip(group, drawn, strict=True):
             kind = "text" if slot.pattern else sql_type(slot.column, schema.schemas)
-            listed = f":{name}" if dense else f"(ARRAY[{', '.join(values)}]::{kind}[])[:{name}]"
-            repeated[id(slot)] = slot.filled(exp.Var(this=listed))
-    markers = {id(slot): exp.Placeholder(this=f"slot_{i}") for i, slot in enumerate(slots)}
-    for slot in slots:
-        slot.operand.replace(markers[id(slot)])
-    marked = {marker.name for marker in markers.values()}
-    for node in [node for node in tree.find_all(*PLACEHOLDERS) if node.name not in marked and node.parent is not None]:
-        node.replace(neutral(node))
+            chosen = f":{name}" if dense else f"(ARRAY[{', '.join(values)}]::{kind}[])[:{name}]"
+            once[marker] = slot.filled(sqlglot.parse_one(values[0], read="postgres"))
+            repeated[marker] = slot.filled(exp.Var(this=chosen))
+    for node in [*tree.find_all(*PLACEHOLDERS)]:
+        if node.name not in once:
+            node.replace(neutral(node))
     replay = tree.copy()
-    for target, values_of in ((tree, once), (replay, repeated)):
-        filled = {f"slot_{i}": values_of[id(slot)] for i, slot in enumerate(slots)}
+    for target, filled in ((tree, once), (replay, repeated)):
         for node in [*target.find_all(exp.Placeholder)]:
             node.replace(filled[node.name])
     return BoundParameters(replay, tuple(variables), len(slots))
@@ -217,8 +214,8 @@ def _drawn(group: list[_Slot], rows: pa.Table, rng: np.random.Generator) -> list
     for name in names:
         lower = [v for v, slot in zip(values, group, strict=True) if slot.column.name == name and slot.bound < 0]
         upper = [v for v, slot in zip(values, group, strict=True) if slot.column.name == name and slot.bound > 0]
-        if len(lower) == len(upper) == 1:
-            lower[0][:], upper[0][:] = zip(*map(sorted, zip(lower[0], upper[0], strict=True)), strict=True)
+        for low, high in zip(lower, upper, strict=False):
+            low[:], high[:] = zip(*map(sorted, zip(low, high, strict=True)), strict=True)
     return [_literals(slot, drawn) for slot, drawn in zip(group, values, strict=True)]
 
 

@@ -35,7 +35,7 @@ _OPERATORS = ("=", "<", ">", "<=", ">=", "!=")  # of SAM's files
 _ANNOTATION = re.compile(r"--[ \t]*(name|weight|think):[ \t]*(.*?)[ \t\r]*$", re.IGNORECASE | re.MULTILINE)
 _THINK = re.compile(r"(\d+)\s*(ms|s)", re.IGNORECASE)
 _BEGIN = re.compile(r"(BEGIN|START)(\s+(TRANSACTION|WORK))?", re.IGNORECASE)
-_COMMIT = re.compile(r"(COMMIT|END)(\s+(TRANSACTION|WORK))?", re.IGNORECASE)
+_COMMIT = re.compile(r"(COMMIT|END|ROLLBACK)(\s+(TRANSACTION|WORK))?", re.IGNORECASE)
 _DIALECT = re.compile(r"\s*--\s*dialect:\s*(\w+)", re.IGNORECASE)
 _STATED = re.compile(r"(?P<sql>.+?)\s*;?\s*\|\|\d+\|\|(?P<cardinality>\d+)")
 
@@ -140,23 +140,21 @@ def read_workload(path: Path) -> Workload:
 
 
 def _of_statistics(text: str, file: str) -> Workload:
-    """Return the queries of an export of pg_stat_statements, the most frequent first."""
+    """Return the queries of an export of pg_stat_statements, one for each of its rows."""
     reader = csv.DictReader(text.splitlines(keepends=True))
     if missing := {"query", "calls"} - {*(reader.fieldnames or ())}:
         raise SourceError(
             f"{file}: no column {' and '.join(sorted(missing))}; export it with \\copy (SELECT query, calls FROM "
             f"pg_stat_statements) TO '{file}' CSV HEADER"
         )
-    calls: dict[str, int] = {}
+    statements = []
     for row in reader:
         if not (row["calls"] or "").isdecimal():
             raise SourceError(f"{file}: line {reader.line_num}: calls is not a whole number; export it again")
-        sql = row["query"].strip().rstrip(";")
-        calls[sql] = calls.get(sql, 0) + int(row["calls"])
-    listed = sorted((sql for sql in calls if sql and calls[sql]), key=lambda sql: -calls[sql])
-    if not listed:
-        raise SourceError(f"{file}: holds no query that was called; write SELECT statements, or export more")
-    return Workload(tuple(Statement(sql, weight=calls[sql]) for sql in listed))
+        statements.append(Statement(row["query"].strip().rstrip(";"), weight=int(row["calls"])))
+    if not statements:
+        raise SourceError(f"{file}: holds no query; export it again when the application has run")
+    return Workload(tuple(statements))
 
 
 def split_statements(text: str, dialect: str = "postgres") -> list[tuple[str, str]]:

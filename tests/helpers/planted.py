@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.registry import codec_for
 from privbench_core.engines.memory.database import PrivateDatabase
+from privbench_core.marginals.measured import Measured
 from privbench_core.marginals.one_way import OneWay
 from privbench_core.pipeline.plans import plan_for
 from privbench_core.pipeline.run import RunResult, run_spec
@@ -27,6 +28,7 @@ from privbench_core.privacy.ledger.ledger import Ledger
 from privbench_core.privacy.noise import Counts, NoiseSource, Sensitivity
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.views import CodedView, HeldRows
+from privbench_core.profiles.measure_profile import Cells, learn_table
 from privbench_core.profiles.profile import Profile
 from privbench_core.schema.columns import Column, ColumnType, Range, Values
 from privbench_core.schema.constraints import ForeignKey
@@ -36,6 +38,8 @@ from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, StepContext, StepKind
 from privbench_core.synthesizers.steps.sampled import Sample, SampledTable
+from privbench_core.tuning import TUNING
+from privbench_core.units.measure_row_count import measure_units
 from privbench_core.units.row_count import RowCount
 from tests.helpers.plans import plan_with
 
@@ -102,6 +106,16 @@ def door_of(
     """A session open for ``limit``, without noise unless some is given; no ledger stands behind it."""
     database = PrivateDatabase(schema, tables, bytes(16))
     return PrivateSession(database, PrivacyFilter(limit, record), noise or NoNoise(), "test")
+
+
+def learn_counted(
+    session: PrivateSession, table: Table, bound: int, price: Price, *how: Any
+) -> tuple[Cells, Profile, Measured]:
+    """What the first two steps of a table learn for their price, as `learn_table` does after its units are counted."""
+    of_count = price.share(TUNING.size_share if bound > 1 else TUNING.number_share)
+    units = measure_units(session, table.name, bound, of_count)
+    rest = Price(price.measure, price.amount - of_count.amount, price.delta)
+    return learn_table(session, table, units, rest, *how)
 
 
 def coders_of(table: Table) -> dict[str, Discretizer]:
@@ -322,7 +336,7 @@ def made_exactly(
     public = {table.name: tables[table.name] for table in schema.tables if table.public}
     made: dict[Key, Artifact] = {}
     for step in plan.steps:
-        if step.kind not in {StepKind.PROFILE, StepKind.MODEL, StepKind.FANOUT, StepKind.SAMPLE}:
+        if step.kind not in {StepKind.COUNT, StepKind.PROFILE, StepKind.MODEL, StepKind.FANOUT, StepKind.SAMPLE}:
             continue
         account = PrivacyFilter(step.price, lambda _label, _price: None)
         session = PrivateSession(database, account, noise or NoNoise(), "/".join(step.key)) if step.reads else None

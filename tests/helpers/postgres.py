@@ -44,9 +44,9 @@ def rows(url: str, query: str) -> list[tuple[Any, ...]]:
         return connection.execute(query.encode()).fetchall()
 
 
-def psql(url: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run load.sql of a bundle with the psql of the embedded PostgreSQL."""
-    command = [psql_program(), "--no-psqlrc", "--quiet", url, "-f", "load.sql"]
+def psql(url: str, folder: Path, script: str = "load.sql") -> subprocess.CompletedProcess[str]:
+    """Run a script of a bundle with the psql of the embedded PostgreSQL."""
+    command = [psql_program(), "--no-psqlrc", "--quiet", url, "-f", script]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
 

@@ -102,7 +102,7 @@ def test_a_bundle_in_parts_is_read_and_loads_and_one_with_a_part_missing_or_alte
     out = tmp_path / "out"
     run(spec, out)
     found = read_bundle_and_source(spec, out)
-    assert set(found.documents) == {"README.md", "schema.sql", "load.sql", "load.duckdb.sql"}
+    assert set(found.documents) == {"README.md", "schema.sql", "load.sql", "load.duckdb.sql", "statistics.sql"}
     assert found.pair.synthetic["child"].num_rows == read_bundle(out).table("child").num_rows
     loaded = load_bundle(out, str(tmp_path / "loaded.duckdb"))
     monkeypatch.chdir(out)

@@ -18,7 +18,7 @@ from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.workload.rebind import rebind_workload
 from privbench_core.workload.replay import pgbench_files
-from privbench_core.workload.statements import read_workload
+from privbench_core.workload.statements import Workload, read_workload
 from tests.helpers.postgres import new_database, psql_program, rows
 
 T = ColumnType
@@ -56,6 +56,14 @@ select count(*) from client where mail like $1 or mood in ($2, $3);
 select date_trunc($1, day), count(*) from sale where day between $2 and $3::date group by 1 having count(*) > $4;
 select count(*) from client where no_column = $1;
 """
+FORMS = {
+    "id between $1 and $2 or id >= $3 and id < $4": r'"id" BETWEEN (\d+) AND (\d+) OR "id" >= (\d+) AND "id" < (\d+)',
+    "($1 is null or mood = $1) and mail is not distinct from $2": r"'1' IS NULL OR .* = '(calm|it''s)'\) AND .* '.*@x'",
+    "lower(mail) = any($1) and id <> all($2)": r"LOWER\(\"mail\"\) IN \(LOWER\('A.*'\), .*\) AND \"id\" <> \d+",
+    "mail ilike $1 and id % 7 = $2": r"ILIKE 'A\d+:?%' AND \"id\" % 7 = \d+ % 7",
+    "id = :named": r'"id" = \d+',
+}
+"""Conditions with placeholders, and what they become."""
 
 
 def tables() -> dict[str, pa.Table]:
@@ -68,6 +76,18 @@ def tables() -> dict[str, pa.Table]:
         }),
         "sale": pa.table({"id": range(1, 501), "client": rng.integers(1, 201, 500), "day": pa.array(days)}),
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("condition", FORMS)
+def test_placeholders_get_values_of_rows_wherever_they_are_compared(condition: str):
+    workload = Workload.of([f"select count(*) from client where {condition}"])
+    found = rebind_workload(workload, SCHEMA, tables(), {}, np.random.default_rng(0))
+    bound = re.search(FORMS[condition], found.workload.statements[0].sql)
+    assert bound, found
+    numbers = [int(number) for number in bound.groups() if number.isdecimal()]
+    assert all(low <= high for low, high in zip(numbers[::2], numbers[1::2], strict=False))
+    assert found.rows[0] > 0
+    assert not re.search(r"\$\d|:named", found.pgbench[0])
 
 
 def test_pgbench_and_psql_replay_the_workload(tmp_path: Path, postgres: str):

@@ -170,6 +170,15 @@ def test_a_bundle_makes_the_schemas_again(postgres: str, url: str, bundle: Path)
         load_bundle(bundle, target)
 
 
+def test_statistics_alone_are_those_of_the_right_table(postgres: str, bundle: Path) -> None:
+    loaded, target = (new_database(postgres, f"spread_{name}") for name in ("analyzed", "statistics"))
+    load_bundle(bundle, loaded)
+    assert load_bundle(bundle, target, statistics_only=True).left_out == ()
+    query = "SELECT schemaname, tablename, attname, n_distinct, most_common_vals::text FROM pg_stats"
+    query += " WHERE schemaname IN ('public', 'billing') AND tablename <> 'totals' ORDER BY 1, 2, 3"
+    assert rows(target, query) == rows(loaded, query)
+
+
 def test_duckdb_has_the_schemas_but_no_keys_between_them(bundle: Path, tmp_path: Path) -> None:
     for replace in (False, True):
         loaded = load_bundle(bundle, str(tmp_path / "copy.duckdb"), replace=replace)

@@ -10,11 +10,12 @@ from tests.mutation.mutants_of_neighbours import NEIGHBOURS
 from tests.mutation.mutants_of_noise import DELTA, NOISE, SENSITIVITY
 from tests.mutation.mutants_of_payment import CLOSED_LISTS, IDENTITY, LEAKS, PAYMENT
 from tests.mutation.mutants_of_rows import STABILITY, TRUNCATION, WEIGHTS
+from tests.mutation.mutants_of_workload import HIDDEN_CONSTANTS
 
 MUTANTS: tuple[Mutant, ...] = (
     *(*NOISE, *DELTA, *SENSITIVITY),
     *(*NEIGHBOURS, *TRUNCATION, *WEIGHTS, *STABILITY),
-    *(*PAYMENT, *CLOSED_LISTS, *LEAKS, *IDENTITY, *ENGINES),
+    *(*PAYMENT, *CLOSED_LISTS, *LEAKS, *IDENTITY, *ENGINES, *HIDDEN_CONSTANTS),
 )
 PAGE = PROJECT / "docs" / "mutations.md"
 _INTRODUCTION = """\

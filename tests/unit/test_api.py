@@ -15,8 +15,8 @@ import privbench_core
 from privbench_core.errors import PrivbenchError
 
 FUNCTIONS = [
-    "certify", "check", "error_bars", "evaluate", "explain_plans", "load_spec", "plan", "publish", "read_bundle",
-    "replicate", "run",
+    "append", "certify", "check", "error_bars", "evaluate", "explain_plans", "load_spec", "plan", "publish",
+    "read_bundle", "replicate", "run",
 ]  # fmt: skip
 ERRORS = [
     "BudgetError", "BudgetExhaustedError", "BusyError", "InternalError", "LedgerError", "NoiseOnlyError",
@@ -24,7 +24,8 @@ ERRORS = [
     "SpecError", "UnsupportedBudgetError", "ValidationError",
 ]  # fmt: skip
 RESULTS = [
-    "Bundle", "Certificate", "CheckResult", "ErrorBars", "Evaluation", "Explanation", "Loaded", "RunResult", "Spec",
+    "Appended", "Bundle", "Certificate", "CheckResult", "ErrorBars", "Evaluation", "Explanation", "Loaded", "RunResult",
+    "Spec",
 ]  # fmt: skip
 SYNTHESIZERS = [
     "Artifact", "Budget", "CoMember", "Column", "Curator", "Discovered", "Distances", "ForeignKey", "Marginal",

@@ -77,11 +77,16 @@ def content(folder):
     return {str(file.relative_to(folder)): file.read_bytes() for file in sorted(folder.rglob("*")) if file.is_file()}
 
 
+def test_a_folder_may_be_called_like_a_partition(tmp_path, schema, tables):
+    out = write_bundle(tmp_path / "epsilon=3.2" / "out", schema, tables, RECEIPT)
+    assert load_bundle(out, str(tmp_path / "a.duckdb")).rows["home"] == 3
+
+
 def test_what_is_in_a_bundle(bundle, tables):
     assert sorted(content(bundle)) == [
         *("MANIFEST.json", "README.md"),
         *(f"data/{name}.{kind}" for name in ("home", "pet", "place") for kind in ("csv.gz", "parquet")),
-        *("load.duckdb.sql", "load.sql", "schema.sql"),
+        *("load.duckdb.sql", "load.sql", "schema.sql", "statistics.sql"),
         "workload/q1.sql",
     ]
     manifest = json.loads((bundle / "MANIFEST.json").read_text(encoding="utf-8"))

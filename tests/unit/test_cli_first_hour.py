@@ -84,7 +84,7 @@ def test_a_stopped_run_says_what_it_cost(town_spec: Path, monkeypatch: pytest.Mo
     def stopped(spec, epsilon, *, workspace, **_):
         from privbench_core.pipeline.plans import plan_for, run_name
 
-        first, second, *_ = (step for step in plan_for(spec, epsilon).steps if step.reads)
+        first, second, *_ = (step for step in plan_for(spec, epsilon).steps if step.kind == "profile")
         for step in (first, second):
             number = workspace.ledger.reserve(step.table, "/".join(step.key), run_name(epsilon), step.price)
             if step is first:
@@ -100,7 +100,7 @@ def test_a_stopped_run_says_what_it_cost(town_spec: Path, monkeypatch: pytest.Mo
 
 def test_a_stopped_refresh_says_what_it_cost(town_spec: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def stopped(workspace, state, _):
-        step = next(step for step in state.plan.steps if step.reads)
+        step = state.plan.step(("profile", "household"))
         workspace.ledger.reserve(step.table, "/".join(step.key), "epsilon=0.8", step.price)
         raise KeyboardInterrupt
 

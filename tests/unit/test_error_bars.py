@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from privbench_core.errors import PublishError
 from privbench_core.explain.error_bars import intervals_of
 from privbench_core.pipeline.plans import plan_for
 from privbench_core.pipeline.rehearsal import rehearse
+from privbench_core.pipeline.replicates import make_replicates
 from privbench_core.publishing.bundle import MANIFEST, README, Bundle, read_bundle, write_bundle
 from privbench_core.publishing.figures import JOIN, TWO_WAY, FidelityFigure
 from privbench_core.publishing.replicates import Distances, add_replicates
@@ -28,7 +30,7 @@ from tests.conftest import Town
 
 PERSONS = "SELECT COUNT(*) FROM person"
 JOINED = "SELECT COUNT(*) FROM household JOIN person ON household.id = person.household_id WHERE rooms > 4"
-MEAN = "SELECT AVG(age), SUM(age) FROM person"
+MEAN = "SELECT AVG(age), SUM(age), COUNT(age) FROM person"
 
 
 def made_by(epsilon: float) -> dict[str, Any]:
@@ -64,10 +66,11 @@ def test_answers_of_a_close_model_are_covered(town: Town, town_spec: Path, tmp_p
     age = town.tables["person"]["age"]
     rooms = dict(zip(*(town.tables["household"][name].to_pylist() for name in ("id", "rooms")), strict=True))
     joined = sum(rooms[home] > 4 for home in town.tables["person"]["household_id"].to_pylist())
-    source = len(age), joined, pc.mean(age).as_py(), pc.sum(age).as_py()
+    source = len(age), joined, pc.mean(age).as_py(), pc.sum(age).as_py(), len(age)
     for interval, true in zip(found.intervals, source, strict=True):
         assert interval.low <= true <= interval.high
         assert interval.low <= interval.answer <= interval.high
+        assert interval.answers.startswith(("AVG", "SUM")) or interval.low == int(interval.low)
     assert [each.joins for each in privbench.error_bars(bundle).intervals] == [0, 0, 1]
 
 
@@ -131,7 +134,7 @@ def test_queries_without_error_bars_are_named_and_the_others_go_on(
     assert "AVG" in said
     show_error_bars(bundle.path, workload, as_json=True)
     data = json.loads(capsys.readouterr().out)
-    assert [each["query"] for each in data["intervals"]] == [4, 4, 5]
+    assert [each["query"] for each in data["intervals"]] == [4, 4, 4, 5]
     assert (data["level"], data["replicates"], len(data["failed"])) == (0.95, 5, 3)
 
 
@@ -170,3 +173,8 @@ def test_what_gives_no_honest_error_bars_is_refused(
     assert done.exit_code == 1
     assert refusal in done.stderr
     assert (bundle / MANIFEST).read_bytes() == before
+
+
+def test_nobody_can_choose_the_noise_of_replicates() -> None:
+    given = {*signature(make_replicates).parameters, *signature(privbench.replicate).parameters}
+    assert given == {"spec", "bundle", "number", "progress"}  # a seeded one must not get near rows that may be private

@@ -14,19 +14,20 @@ import pytest
 
 from privbench_core.commands.plan import report_noise
 from privbench_core.pipeline.noise import noise_of
-from privbench_core.privacy.budget import Budget
+from privbench_core.privacy.budget import Budget, Measure, Price
 from privbench_core.privacy.noise import Sensitivity, noise_std
 from privbench_core.profiles.expected_noise import ExpectedNoise, effective_units, expected_noise, link_noise
-from privbench_core.profiles.measure_profile import learn_table
 from privbench_core.profiles.profile import Profile
 from privbench_core.schema.columns import Column, ColumnType, Values
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.privbench import PrivBench
+from privbench_core.synthesizers.steps.profile import released_units
+from privbench_core.units.measure_row_count import forecast_row_count
 from privbench_core.units.row_count import RowCount
 from tests.helpers.heavy_tails import optional_keys
 from tests.helpers.noise import SeededNoise
-from tests.helpers.planted import door_of, integer, owner_key, place_of, rows_of
+from tests.helpers.planted import door_of, integer, learn_counted, owner_key, place_of, rows_of
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-9])
@@ -38,7 +39,7 @@ def test_a_cell_has_the_noise_that_is_announced(delta: float, columns: int) -> N
     schema, price = Schema("s", (table,), "t"), Budget(0.5, delta).total()
     values = {name: pa.array(["a", "b", "c"] * 4000) for name in names}
     rows = rows_of(table, id=np.arange(12_000), **values)
-    profile = learn_table(door_of(schema, {"t": rows}, price), table, 1, price)[1]
+    profile = learn_counted(door_of(schema, {"t": rows}, price), table, 1, price)[1]
     announced = expected_noise(schema, "t", price)
     assert announced.most == 1
     measured = float(np.mean([profile.one_way.sigmas[name].min() for name in names]))
@@ -59,7 +60,7 @@ def test_a_cell_has_the_noise_of_the_rows_that_count(capsys: pytest.CaptureFixtu
     columns = (integer("id"), integer("u_id"), Column("x", ColumnType.CATEGORY, Values(("a", "b"))))
     schema = Schema("s", (unit, Table("t", columns, ("id",), (owner_key("t", "u_id", "u", 8),))), "u")
     plan = PrivBench().plan(schema, Budget(0.01, 1e-9), {})
-    noise = expected_noise(schema, "t", plan.step(("profile", "t")).price)
+    noise = expected_noise(schema, "t", cast(Price, plan.learning_price("t")))
     for counted in (1, 4):
         size = replace(RowCount(1e6, 1.0), rows_per_unit=counted)
         report_noise(cast(Spec, SimpleNamespace(schema=schema)), [plan], {"t": size})
@@ -99,9 +100,9 @@ def test_a_key_that_noise_hides_is_said_to_be_all_noise_before_and_after(
         assert "Noise along the other foreign keys" in said
         assert (hidden in said) == (epsilon == 1.0)
     small = results[1.0]
-    profiles = {"vote": Profile.from_dict(result.releases["profile", "vote"].artifact.data["profile"])}
+    sizes = {"vote": forecast_row_count(released_units(result.releases["count", "vote"].artifact), Measure.ZCDP)}
     steps = [small.plan.step(("fanout", name)) for name in ("vote.voter_id", "vote.post_id")]
-    found = noise_of(schema, small.plan, steps, profiles)
+    found = noise_of(schema, small.plan, steps, sizes)
     assert {key: noise.subject for key, noise in found.items()} == {steps[0].key: "links along vote.voter_id"}
 
 

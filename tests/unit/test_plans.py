@@ -156,6 +156,8 @@ def test_what_explain_says_is_read():
             node("Aggregate", node("Sort", scan_of("a")), Strategy="Sorted"),
             ("Aggregate sorted, Sort instead of Aggregate hashed",),
         ),
+        (node("Limit", scan_of("a")), scan_of("a"), ("without Limit",)),
+        (scan_of("a"), node("Limit", scan_of("a")), ("also Limit",)),
         (node("Append", scan_of("p1"), scan_of("p2")), node("Append", scan_of("p1")), ("no scan of p2",)),
     ],
 )  # fmt: skip

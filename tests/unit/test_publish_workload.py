@@ -120,6 +120,7 @@ def test_the_bundle_has_queries_that_its_manifest_accounts_for(published: tuple[
         "left out: query 3 (parent.id: compares a key, and keys are regenerated); query"
     )
     assert "workload" in [spec.name for spec in check_specs(place.spec, step, dg.AssetKey("b"), None)]
+    assert result.workload == {"queries": noted}
     # It cost nothing, and the same releases give the same bytes.
     assert result.paid == pytest.approx(place.spent)
     assert [name for name, _ in place.booked if "publish" in name] == []

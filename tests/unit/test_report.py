@@ -326,7 +326,7 @@ def test_a_column_whose_type_has_parameters_is_the_same_in_a_bundle(tmp_path: Pa
     bundle = write_bundle(tmp_path / "bundle", spec.schema, {"item": rows}, {})
     found = read_bundle_and_source(spec, bundle)
     assert found.pair.synthetic["item"].to_pylist() == rows.to_pylist()
-    assert set(found.documents) == {"README.md", "schema.sql", "load.sql", "load.duckdb.sql"}
+    assert set(found.documents) == {"README.md", "schema.sql", "load.sql", "load.duckdb.sql", "statistics.sql"}
 
 
 def test_a_bundle_of_another_schema_or_damaged_is_one_clear_error(town: Town, town_spec: Path, tmp_path: Path) -> None:

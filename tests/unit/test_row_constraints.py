@@ -17,7 +17,7 @@ from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.registry import codec_for
 from privbench_core.columns.row_constraints import NOT_APPLICABLE, SATISFIED, VIOLATED, expected_numbers, verdicts
 from privbench_core.privacy.budget import Budget, Measure, Price
-from privbench_core.profiles.measure_profile import implied_joints, learn_table
+from privbench_core.profiles.measure_profile import implied_joints
 from privbench_core.profiles.profile import Profile
 from privbench_core.sampling.constraints import made_to_satisfy
 from privbench_core.schema.columns import Column, ColumnType, Learn, Range
@@ -33,7 +33,7 @@ from privbench_core.schema.row_constraints import (
 )
 from privbench_core.schema.tables import Schema, Table
 from tests.helpers.noise import SeededNoise
-from tests.helpers.planted import PLENTY, door_of, draw_exactly, rows_of
+from tests.helpers.planted import PLENTY, door_of, draw_exactly, learn_counted, rows_of
 
 INTEGER, DATE = ColumnType.INTEGER, ColumnType.DATE
 TABLE = Table(
@@ -79,7 +79,7 @@ def rows(broken: float = 0.0, n: int = 3000) -> pa.Table:
 
 def learned(source: pa.Table, price: Price = PLENTY, seed: int | None = None) -> Profile:
     noise = None if seed is None else SeededNoise(seed)
-    return learn_table(door_of(SCHEMA, {"row": source}, price, noise), TABLE, 1, price, 0.4)[1]
+    return learn_counted(door_of(SCHEMA, {"row": source}, price, noise), TABLE, 1, price, 0.4)[1]
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_columns_that_are_nearly_always_zero_are_not_taken_for_equal() -> None:
     values = {"a": rng.random(30_000) < 0.02, "b": rng.random(30_000) < 0.015, "c": rng.integers(0, 9, 30_000)}
     made = rows_of(table, id=np.arange(30_000), **{name: found.astype(int) for name, found in values.items()})
     door = door_of(Schema("homes", (table,), "home"), {"home": made}, price, SeededNoise(0))
-    assert learn_table(door, table, 1, price, 0.4)[1].constraints == ()
+    assert learn_counted(door, table, 1, price, 0.4)[1].constraints == ()
 
 
 @pytest.mark.parametrize("amount", [1e-6, 1e-4])
@@ -139,7 +139,7 @@ def test_nothing_is_paid_for_what_noise_would_hide(amount: float) -> None:
     """What is found in spite of it would be an accident."""
     price = Price(Measure.ZCDP, amount)
     session = door_of(SCHEMA, {"row": rows(n=300)}, price, SeededNoise(0))
-    assert learn_table(session, TABLE, 1, price, 0.4)[1].constraints == ()
+    assert learn_counted(session, TABLE, 1, price, 0.4)[1].constraints == ()
 
 
 def test_joints_follow_from_constraints_without_being_measured() -> None:
@@ -229,8 +229,8 @@ def orders(n: int = 1000) -> pa.Table:
 def test_sums_products_and_orders_are_found_and_kept() -> None:
     source = orders()
     session = door_of(ORDERS, {"item": source})
-    assert set(learn_table(session, ORDER, 1, PLENTY, 0.4)[1].constraints) == KEPT
-    made = draw_exactly(ORDERS, {"item": source}, budget=Budget(500, 1e-6), noise=SeededNoise(0))["item"].table
+    assert set(learn_counted(session, ORDER, 1, PLENTY, 0.4)[1].constraints) == KEPT
+    made = draw_exactly(ORDERS, {"item": source}, budget=Budget(500, 1e-6), noise=SeededNoise(1))["item"].table
     for constraint in KEPT:
         judged = verdicts(ORDER, constraint, {name: made.column(name) for name in constraint.columns})
         assert (judged != VIOLATED).all(), constraint
@@ -280,7 +280,7 @@ def test_declared_formulas_are_computed_and_not_paid_for() -> None:
         columns = {name: made.table.column(name) for name in constraint.columns}
         assert (verdicts(table, constraint, columns) == SATISFIED).all()
     assert not made.dropped
-    found = learn_table(door_of(schema, {"item": source}), table, 1, PLENTY, 0.4)[1].constraints
+    found = learn_counted(door_of(schema, {"item": source}), table, 1, PLENTY, 0.4)[1].constraints
     assert set(found) == {Formula("gross", ("net", "tax"), False, 0.005)}
 
 

@@ -20,19 +20,18 @@ from privbench_core.privacy.budget import Budget, Measure, Price
 from privbench_core.privacy.noise import Sensitivity, noise_std
 from privbench_core.profiles.measure_domains import learn_domains
 from privbench_core.profiles.measure_lists import learn_lists
-from privbench_core.profiles.measure_profile import Cells, learn_table
+from privbench_core.profiles.measure_profile import Cells
 from privbench_core.schema.columns import Column, ColumnType, Learn, Values
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
-from privbench_core.synthesizers.contract import StepKind
 from privbench_core.synthesizers.privbench import PrivBench
 from privbench_core.tuning import TUNING
-from privbench_core.units.measure_row_count import measure_row_count
+from privbench_core.units.measure_row_count import measure_row_count, measure_units
 from privbench_core.units.row_count import RowCount
 from tests.conftest import Town
 from tests.helpers.noise import SeededNoise
 from tests.helpers.plans import plan_with
-from tests.helpers.planted import door_of, integer, made_exactly, owner_key, rows_of, texts
+from tests.helpers.planted import PLENTY, door_of, integer, learn_counted, made_exactly, owner_key, rows_of, texts
 
 WIDTHS = (2, 4, 4, 9)
 MEASURES = {"pure": Price(Measure.PURE, 1.0), "zCDP": Budget(1.0, 1e-9).total()}
@@ -70,7 +69,7 @@ def learned(price: Price, n: int, tied: float, widths: tuple[int, ...] = WIDTHS,
         charged.append((label.rsplit("/", maxsplit=1)[-1], cost.amount))
 
     session = door_of(Schema("s", (table,), "t"), {"t": rows}, price, SeededNoise(seed), record)
-    cells, _, measured = learn_table(session, table, 1, price, 0.5, PairwiseSPN)
+    cells, _, measured = learn_counted(session, table, 1, price, 0.5, PairwiseSPN)
     return Learned(cells, measured.fit(), charged)
 
 
@@ -100,12 +99,12 @@ def test_dependences_are_looked_for_where_there_are_rows_enough_and_found(price)
 
 
 def test_under_pure_privacy_a_small_table_and_a_single_column_are_measured_once():
-    assert [what for what, _ in learned(MEASURES["pure"], 1000, 0.0, (5,)).charged] == ["one-way"]
+    assert [what for what, _ in learned(MEASURES["pure"], 1000, 0.0, (5,)).charged] == ["rows", "one-way"]
     found = learned(MEASURES["pure"], 50, 0.0)
     assert {what for what, _ in found.charged} == {"rows", "one-way"}
     shares = least_noise({name: look.codec.size for name, look in found.cells.known.items()}, Measure.PURE)
     for name, look in found.cells.known.items():
-        once = noise_std(Sensitivity(1, 1), Price(Measure.PURE, 0.99 * shares[name]))
+        once = noise_std(Sensitivity(1, 1), Price(Measure.PURE, (1 - TUNING.number_share) * shares[name]))
         assert np.sqrt(look.variances) == pytest.approx(once)
 
 
@@ -115,9 +114,9 @@ def test_where_nothing_depends_zcdp_loses_nothing_but_what_looked_for_it(n):
     found = learned(price, n, 0.0)
     assert isinstance(found.node, Leaf)
     assert not found.node.pairs
-    looked_for = {"dependence scores", "triple scores", "constraint"}
+    looked_for = {"rows", "dependence scores", "triple scores", "constraint"}
     scores = sum(amount for what, amount in found.charged if what in looked_for)
-    assert (scores > 0) == (n > 50)
+    assert ("dependence scores" in dict(found.charged)) == (n > 50)
     shares = least_noise({name: look.codec.size for name, look in found.cells.known.items()}, Measure.ZCDP)
     for name, look in found.cells.known.items():
         whole = Price(Measure.ZCDP, (price.amount - scores) * shares[name])
@@ -152,8 +151,8 @@ def test_shares_of_wide_columns_leave_the_least_noise_in_sum(measure):
 def test_the_model_step_is_free_and_fits_what_the_profile_step_measured():
     plan = PrivBench().plan(Schema("s", (table_of(),), "t"), Budget(1.0), {})
     profile, model = plan.step(("profile", "t")), plan.step(("model", "t"))
-    assert profile.kind is StepKind.PROFILE
-    assert profile.price.amount == pytest.approx(0.98)
+    assert profile.inputs == (("count", "t"),)
+    assert plan.learning_price("t") == plan.step(("count", "t")).price + profile.price == Price(Measure.PURE, 0.98)
     assert (model.price.amount, model.reads, model.inputs) == (0.0, (), (("profile", "t"),))
 
 
@@ -173,7 +172,8 @@ def test_a_table_without_rows_has_a_number_of_rows_whatever_noise_says() -> None
     rows = {"p": rows_of(owner, id=np.arange(30)), "c": rows_of(child, id=np.zeros(0), p_id=np.zeros(0))}
     schema, price = Schema("s", (owner, child), "p"), Price(Measure.ZCDP, 0.1)
     for seed in range(200):
-        found, _ = measure_row_count(door_of(schema, rows, price, SeededNoise(seed)), "c", 4, price)
+        session = door_of(schema, rows, PLENTY, SeededNoise(seed))
+        found, _ = measure_row_count(session, "c", measure_units(session, "c", 4, price.share(0.16)), price)
         assert found is not None
         assert 0 < found.rows < 100
 
@@ -193,7 +193,8 @@ def test_a_number_of_rows_that_noise_hides_is_not_that_noise() -> None:
     }
     schema, price, found = Schema("web", (user, page, link), "user"), Price(Measure.ZCDP, 0.01), []
     for seed in range(7):
-        size, _ = measure_row_count(door_of(schema, rows, price, SeededNoise(seed)), "link", 900, price)
+        session = door_of(schema, rows, PLENTY, SeededNoise(seed))
+        size, _ = measure_row_count(session, "link", measure_units(session, "link", 900, price.share(0.16)), price)
         assert size is not None
         assert size.rows < size.sigma
         found.append(size.rows)

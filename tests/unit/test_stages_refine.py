@@ -12,14 +12,13 @@ import pytest
 from privbench_core.columns.registry import codec_for
 from privbench_core.privacy.budget import Budget, Measure, Price
 from privbench_core.profiles.measure_bins import CellCounts, share_of
-from privbench_core.profiles.measure_profile import learn_table
 from privbench_core.profiles.profile import Profile
 from privbench_core.schema.columns import Column, ColumnType, Learn, Range
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.tuning import TUNING
 from tests.helpers.noise import SeededNoise
-from tests.helpers.planted import door_of, integer, rows_of
+from tests.helpers.planted import door_of, integer, learn_counted, rows_of
 
 T = ColumnType
 PRICES = {"pure": Price(Measure.PURE, 1.0), "zCDP": Budget(1.0, 1e-9).total()}
@@ -38,7 +37,7 @@ def profiled(
         charged.append((label.rsplit("/", maxsplit=1)[-1], cost.amount))
 
     session = door_of(Schema("s", (table,), "t"), {"t": rows}, price, SeededNoise(seed), record)
-    return learn_table(session, table, 1, price)[1], charged
+    return learn_counted(session, table, 1, price)[1], charged
 
 
 def drawn(profile: Profile, name: str, n: int = 20_000) -> list[object]:
@@ -125,7 +124,8 @@ def test_where_nothing_pays_zcdp_loses_nothing():
     column, price = Column("x", T.INTEGER, Range(1, 100_000)), PRICES["zCDP"]
     values = np.random.default_rng(0).integers(1, 100_001, 2_000)
     profile, charged = profiled([column], price, x=values)
-    assert [what for what, _ in charged] == ["one-way", "again"]
+    assert [what for what, _ in charged] == ["rows", "one-way", "again"]
+    price = price.share(1 - TUNING.number_share)
     of_all_cells = np.sqrt((profile.one_way.sigmas["x"] ** 2).sum() / profile.discretizers["x"].codec.size)
     assert of_all_cells == pytest.approx(1 / np.sqrt(2 * price.amount), rel=1e-6)
 
@@ -133,7 +133,7 @@ def test_where_nothing_pays_zcdp_loses_nothing():
 def test_columns_of_one_value_per_cell_are_looked_at_once():
     column = Column("x", T.INTEGER, Range(0, 100))
     profile, charged = profiled([column], PRICES["pure"], x=np.full(5_000, 30))
-    assert charged == [("one-way", 1.0)]
+    assert charged == [("rows", TUNING.number_share), ("one-way", 1 - TUNING.number_share)]
     assert profile.discretizers["x"].codec.ordered == 101
 
 
@@ -150,7 +150,7 @@ def test_closer_looks_are_no_dearer_than_the_columns_that_need_them():
     values = {f"c{i}": np.zeros(100, np.int64) for i in range(9)}
     _, charged = profiled([few, *many], PRICES["zCDP"], w=np.arange(100), **values)
     first = sum(amount for what, amount in charged if what == "one-way")
-    assert first == pytest.approx(PRICES["zCDP"].amount * 10 / 11)
+    assert first == pytest.approx(PRICES["zCDP"].amount * (1 - TUNING.number_share) * 10 / 11)
     assert TUNING.detail_share > 1 / 11
 
 

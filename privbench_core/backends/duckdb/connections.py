@@ -7,12 +7,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import cache
 from itertools import count
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 T = TypeVar("T")
+_MEMORY = "512MB"  # where that will do
 _NUMBERS = count()
 
 
@@ -46,6 +48,17 @@ def _instance() -> DuckDBPyConnection:
     import duckdb
 
     return duckdb.connect(config={"enable_external_access": "false"})
+
+
+@contextmanager
+def bounded() -> Iterator[DuckDBPyConnection]:
+    """A connection to an empty database that keeps in a temporary folder what is beyond a bound on its memory."""
+    import duckdb
+
+    with TemporaryDirectory(prefix="privbench-duckdb-") as folder, duckdb.connect() as connection:
+        connection.execute("SET temp_directory = ?", [folder])  # a database in a file takes longer
+        connection.execute(f"SET memory_limit = '{_MEMORY}'")
+        yield connection
 
 
 def waited(connection: DuckDBPyConnection, work: Callable[[], T]) -> T:

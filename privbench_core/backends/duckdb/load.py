@@ -10,11 +10,10 @@ import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import duckdb
 
-from privbench_core.backends.duckdb.connections import scratch, waited
+from privbench_core.backends.duckdb.connections import bounded, scratch, waited
 from privbench_core.backends.loading import Files, Loaded, refuse_tables
 from privbench_core.backends.postgres.ddl import (
     comment_statements,
@@ -30,8 +29,6 @@ from privbench_core.schema.columns import Column
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table, split_name
 from privbench_core.schema.types.registry import parse_sql_type
-
-_MEMORY = "512MB"  # for rows that are tried, where that will do; what does not fit goes to a temporary file
 
 
 @dataclass(frozen=True)
@@ -225,9 +222,7 @@ class RowTrial:
 
     def __call__(self, files: Mapping[str, Path]) -> None:
         """Try the rows of each table, given the Parquet files of them; PublishError if the DDL refuses some."""
-        with TemporaryDirectory(prefix="privbench-try-") as folder, duckdb.connect() as connection:
-            connection.execute("SET temp_directory = ?", [folder])  # for what is beyond the limit; a file takes longer
-            connection.execute(f"SET memory_limit = '{_MEMORY}'")
+        with bounded() as connection:
             for statement in self.translated.first:
                 connection.execute(statement)
             for table, statement in self.translated.tables.items():
@@ -254,7 +249,8 @@ def insert_rows(table: Table, schemas: Sequence[str], files: str) -> str:
     named = [(quote_identifier(column.name), _form(column, schemas)) for column in table.columns]
     forms = [f"{form.format(name)} AS {name}" for name, form in named if form != "{}"]
     selected = f"* REPLACE ({', '.join(forms)})" if forms else "*"
-    return f"INSERT INTO {qualified(table.name, schemas)} BY NAME SELECT {selected} FROM read_parquet({files})"
+    read = f"read_parquet({files}, hive_partitioning = false)"  # else a folder called epsilon=1 adds a column
+    return f"INSERT INTO {qualified(table.name, schemas)} BY NAME SELECT {selected} FROM {read}"
 
 
 def _form(column: Column, schemas: Sequence[str]) -> str:

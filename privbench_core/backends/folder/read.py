@@ -57,6 +57,8 @@ class FolderSource(Source):
 
     def batches(self, table: Table) -> Iterator[pa.Table]:
         """See `Source.batches`."""
+        if table.empty:
+            return super().batches(table)
         return chain.from_iterable(canonical_parts(table, _stored_rows(table, path)) for path in self._files(table))
 
     def parquet_files(self, table: Table) -> tuple[Path, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from privbench_core.backends.postgres.index_parts import indexed_keys
 from privbench_core.schema.columns import Column, Generated, IdentitySequence
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table, split_name
@@ -75,10 +76,15 @@ def create_keys_sql(schema: Schema) -> str:
     unique = [_own_key(table, schemas, "UNIQUE", columns) for table in tables for columns in table.unique]
     keys = [_foreign_key(key, schemas) for table in tables for key in (*table.foreign_keys, *table.implied_keys)]
     indexes = [statement for table in tables for statement in _indexes(table, schemas)]
-    counters = [_counter(table, schemas, column) for table in tables for column in table.columns if column.identity]
     comments = [statement for table in tables for statement in comment_statements(table, schemas)]
     views = [f"CREATE {view.kind} {qualified(view.name, schemas)} AS {view.sql};" for view in schema.views]
-    return _lines([*primary, *unique, *keys, *indexes, *counters, *comments, *views])
+    return _lines([*primary, *unique, *keys, *indexes, *counter_statements(schema), *comments, *views])
+
+
+def counter_statements(schema: Schema) -> list[str]:
+    """Return what advances the sequences of identity columns past the rows."""
+    listed = [(table, column) for table in schema.sampling_order for column in table.columns if column.identity]
+    return [_counter(table, schema.schemas, column) for table, column in listed]
 
 
 def comment_statements(table: Table, schemas: Sequence[str]) -> list[str]:
@@ -165,11 +171,8 @@ def _indexes(table: Table, schemas: Sequence[str]) -> Iterable[str]:
             what = f"({name_list(index.columns)})" if index.using is None else f"USING {index.using}"
             yield f"CREATE INDEX {quote_identifier(index.name)} ON {name} {what};"
         return
-    # A primary or unique key that starts with the same columns is an index on them already.
-    ready = (table.primary_key, *table.unique)
-    for key in table.foreign_keys:
-        if not any(group[: len(key.columns)] == key.columns for group in ready):
-            yield f"CREATE INDEX ON {name} ({name_list(key.columns)});"
+    for columns in indexed_keys(table):
+        yield f"CREATE INDEX ON {name} ({name_list(columns)});"
 
 
 def _counter(table: Table, schemas: Sequence[str], column: Column) -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +30,60 @@ _BATCH_ROWS = 100_000  # rows sent at once; chosen by hand
 
 def load_postgres(schema: Schema, files: Files, target_url: str, *, replace: bool) -> Loaded:
     """Load into the current schema of a PostgreSQL database; see `load_bundle`."""
+    with changing(target_url) as target:
+        target.make_room(schema, replace=replace)
+        connection = target.connection
+        connection.execute(create_tables_sql(schema))
+        names = {table: qualified(table, schema.schemas) for table in files}
+        rows = {table: _copy(connection, schema.table(table), name, files[table]) for table, name in names.items()}
+        connection.execute(create_keys_sql(schema))
+        stored = (qualified(view.name, schema.schemas) for view in schema.views if view.materialized)
+        for name in (*names.values(), *stored):
+            connection.execute(f"ANALYZE {name}")
+        return Loaded(rows)
+
+
+@dataclass(frozen=True)
+class Target:
+    """A database that is being changed, in one transaction.
+
+    Attributes:
+        connection: To it.
+        where: What messages call it.
+    """
+
+    connection: psycopg.Connection[Any]
+    where: str
+
+    def make_room(self, schema: Schema, *, replace: bool) -> None:
+        """Drop what is called as in the schema if ``replace``; else PublishError if there is any table."""
+        connection = self.connection
+        current = connection.execute("SELECT current_schema()").fetchone()
+        if current is None or current[0] is None:
+            why = "has no schema that the login may use; create it, or name another with ?schema="
+            raise PublishError(f"{self.where}: {why}")
+        called = "CASE WHEN schemaname = current_schema() THEN tablename ELSE concat(schemaname, '.', tablename) END"
+        query = f"SELECT {called} FROM pg_tables WHERE schemaname = current_schema() OR schemaname = ANY(%s::text[])"
+        found = [name for (name,) in connection.execute(query.encode(), [list(schema.schemas[1:])])]
+        if not replace:
+            refuse_tables(found, list(schema.by_name), self.where)
+        for view in reversed(schema.views) if replace else ():
+            connection.execute(f"DROP {view.kind} IF EXISTS {qualified(view.name, schema.schemas)}".encode())
+        existing = [qualified(name, schema.schemas) for name in schema.by_name if name in found]
+        if existing:
+            # Together, because they refer to each other; without CASCADE, so what else depends on them makes this fail.
+            connection.execute(f"DROP TABLE {', '.join(existing)}".encode())
+        for enum in schema.enums if replace else ():
+            connection.execute(f"DROP TYPE IF EXISTS {qualified(enum.name, schema.schemas)}".encode())
+
+
+@contextmanager
+def changing(target_url: str) -> Iterator[Target]:
+    """Open a database for a change that is committed at the end, or rolled back on any error.
+
+    Raises:
+        PublishError: It cannot be reached, or refuses; no message contains a password.
+    """
     import psycopg
 
     try:
@@ -41,39 +97,10 @@ def load_postgres(schema: Schema, files: Files, target_url: str, *, replace: boo
     except psycopg.Error as error:
         raise PublishError(f"{where}: cannot connect ({reason_of(error, url)}); check the URL and the server") from None
     try:
-        # The block commits at its end and rolls back on any error.
         with connection:
-            return _load(schema, files, connection, where, replace=replace)
+            yield Target(connection, where)
     except psycopg.Error as error:
         raise PublishError(f"{where}: refused the bundle, and nothing was changed: {reason_of(error, url)}") from None
-
-
-def _load(schema: Schema, files: Files, connection: psycopg.Connection[Any], where: str, *, replace: bool) -> Loaded:
-    current = connection.execute("SELECT current_schema()").fetchone()
-    if current is None or current[0] is None:
-        raise PublishError(f"{where}: has no schema that the login may use; create it, or name another with ?schema=")
-    others = list(schema.schemas[1:])
-    called = "CASE WHEN schemaname = current_schema() THEN tablename ELSE concat(schemaname, '.', tablename) END"
-    query = f"SELECT {called} FROM pg_tables WHERE schemaname = current_schema() OR schemaname = ANY(%s::text[])"
-    found = [name for (name,) in connection.execute(query.encode(), [others])]
-    if not replace:
-        refuse_tables(found, list(files), where)
-    names = {table: qualified(table, schema.schemas) for table in files}
-    for view in reversed(schema.views) if replace else ():
-        connection.execute(f"DROP {view.kind} IF EXISTS {qualified(view.name, schema.schemas)}")
-    existing = [table for table in names if table in found]
-    if existing:
-        # Together, because they refer to each other; without CASCADE, so what else depends on them makes this fail.
-        connection.execute(f"DROP TABLE {', '.join(names[table] for table in existing)}")
-    for enum in schema.enums if replace else ():
-        connection.execute(f"DROP TYPE IF EXISTS {qualified(enum.name, schema.schemas)}")
-    connection.execute(create_tables_sql(schema))
-    rows = {table: _copy(connection, schema.table(table), name, files[table]) for table, name in names.items()}
-    connection.execute(create_keys_sql(schema))
-    stored = (qualified(view.name, schema.schemas) for view in schema.views if view.materialized)
-    for name in (*names.values(), *stored):
-        connection.execute(f"ANALYZE {name}")
-    return Loaded(rows)
 
 
 def _copy(connection: psycopg.Connection[Any], table: Table, name: str, files: Sequence[Path]) -> int:
@@ -97,13 +124,13 @@ def copy_text(batch: pa.RecordBatch, table: Table) -> bytes:
     """
     buffer = io.BytesIO()
     names = batch.schema.names
-    columns = [_spelled(table.column(name), values) for name, values in zip(names, batch.columns, strict=True)]
-    spelled = pa.RecordBatch.from_arrays(columns, names=names)
-    pacsv.write_csv(spelled, buffer, pacsv.WriteOptions(include_header=False))
+    columns = [spelled(table.column(name), values) for name, values in zip(names, batch.columns, strict=True)]
+    texts = pa.RecordBatch.from_arrays(columns, names=names)
+    pacsv.write_csv(texts, buffer, pacsv.WriteOptions(include_header=False))
     return buffer.getvalue()
 
 
-def _spelled(column: Column, values: pa.Array) -> pa.Array:
+def spelled(column: Column, values: pa.Array) -> pa.Array:
     """Return bytes, spans of time and arrays as the text that PostgreSQL reads; CSV has no form for them."""
     if pa.types.is_binary(values.type):
         return pa.array([None if value is None else f"\\x{value.hex()}" for value in values.to_pylist()], pa.string())
@@ -112,18 +139,18 @@ def _spelled(column: Column, values: pa.Array) -> pa.Array:
         return pc.binary_join_element_wise(number, pa.scalar("microseconds"), pa.scalar(" "))
     if column.is_array:
         texts = values.to_pylist()
-        return pa.array([None if text is None else _array_literal(json.loads(text)) for text in texts], pa.string())
+        return pa.array([None if text is None else array_literal(json.loads(text)) for text in texts], pa.string())
     return values
 
 
-def _array_literal(value: Any) -> str:
+def array_literal(value: Any) -> str:
     r"""Return a JSON array as a literal of PostgreSQL.
 
-    >>> _array_literal(["a", 'b"', None, 1.5, True])
+    >>> array_literal(["a", 'b"', None, 1.5, True])
     '{"a","b\\"",NULL,1.5,true}'
     """
     if isinstance(value, list):
-        return f"{{{','.join(map(_array_literal, value))}}}"
+        return f"{{{','.join(map(array_literal, value))}}}"
     if isinstance(value, str):
         return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
     return "NULL" if value is None else json.dumps(value)

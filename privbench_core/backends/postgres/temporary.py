@@ -73,7 +73,7 @@ class PostgresServer:
         locale = ("--encoding=UTF8", "--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8")
         self._run(
             "initdb",
-            *("--username=postgres", "--auth=peer", "--no-sync", *locale),
+            *("--username=postgres", "--auth=peer", "--no-sync", "--no-data-checksums", *locale),
             *(f"--set={name}={value}" for name, value in given.items()),
         )
         owner = pwd.getpwuid(os.geteuid()).pw_name

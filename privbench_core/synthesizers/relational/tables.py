@@ -23,7 +23,7 @@ from privbench_core.synthesizers.privbench import SharedOptions
 from privbench_core.synthesizers.privspn import Options as PrivSPNOptions
 from privbench_core.synthesizers.registry import installed
 from privbench_core.synthesizers.steps.link import released_profile
-from privbench_core.synthesizers.steps.profile import profile_step
+from privbench_core.synthesizers.steps.profile import profile_steps
 
 GROUP = "privbench.tables"
 
@@ -38,9 +38,9 @@ class TableSynthesizer(Protocol):
     joints: bool
 
     def steps(self, schema: Schema, table: Table, price: Price) -> list[Step]:
-        """Return the steps ("profile", table) and ("model", table), for at most ``price`` together.
+        """Return the steps ("count", table), ("profile", table) and ("model", table), for at most ``price`` together.
 
-        The model knows nothing of other tables; it draws rows without context. `fitted_steps` makes both steps of a
+        The model knows nothing of other tables; it draws rows without context. `fitted_steps` makes these steps of a
         function that fits a model.
         """
         ...
@@ -66,7 +66,7 @@ class TableFit(Protocol):
 
 
 def fitted_steps(schema: Schema, table: Table, price: Price, method: TableFit) -> list[Step]:
-    """Return the shared profile step for half of the price, and the step that fits a method's model for the rest.
+    """Return the shared first steps for half of the price, and the step that fits a method's model for the rest.
 
     A table of keys alone has no attributes to model, so it is `Independent`.
     """
@@ -82,10 +82,10 @@ def fitted_steps(schema: Schema, table: Table, price: Price, method: TableFit) -
         fitted = method.fit(view, released.one_way, own, structure_rng(table.name))
         return Artifact({"model": dict(fitted), "summary": {}})
 
-    first = profile_step(schema, table, replace(price, amount=price.amount - own.amount))
+    first = profile_steps(schema, table, replace(price, amount=price.amount - own.amount))
     parameters = {"method": dict(method.identity()), "stability": stability(schema, table.name)}
     reads = deciding_tables(schema, table.name)
-    return [first, Step(("model", table.name), StepKind.MODEL, table.name, (profile,), reads, own, run, parameters)]
+    return [*first, Step(("model", table.name), StepKind.MODEL, table.name, (profile,), reads, own, run, parameters)]
 
 
 class Pairwise:
@@ -123,7 +123,7 @@ class Independent:
 
         free = zero(price.measure)
         model = Step(("model", table.name), StepKind.MODEL, table.name, (profile,), (), free, run, version="2")
-        return [profile_step(schema, table, price), model]
+        return [*profile_steps(schema, table, price), model]
 
 
 def table_synthesizers() -> tuple[str, ...]:

@@ -40,10 +40,11 @@ def whole_plan(name: str, schema: Schema, budget: Budget, measuring: Sequence[St
     private = schema.private_tables
     inside_out = [table for table in schema.sampling_order if not table.public]
     rank = {table.name: number for number, table in enumerate(schema.sampling_order)}
-    # Profiles of owners come before those of their rows: how many there are may show that the rest would be noise.
-    profiles = [step for step in measuring if step.kind is StepKind.PROFILE]
-    others = [step for step in measuring if step.kind is not StepKind.PROFILE]
-    steps = _inputs_first([*sorted(profiles, key=lambda step: rank[step.table]), *others])
+    # Numbers of units come before all else, and those of owners first: they may show that the rest would be noise.
+    early = (StepKind.COUNT, StepKind.PROFILE)
+    ranked = sorted(measuring, key=lambda step: rank[step.table])
+    first = [step for kind in early for step in ranked if step.kind is kind]
+    steps = _inputs_first([*first, *(step for step in measuring if step.kind not in early)])
     steps += [fidelity_step(schema, table, validation.share(1 / len(private))) for table in inside_out]
     for table in schema.sampling_order:
         steps.append(public_step(table, free) if table.public else sample_step(schema, table, free))

@@ -1,4 +1,7 @@
-"""Profile steps: what is measured of a private table first; and model steps, which fit a network to that at no cost."""
+"""What is measured of a private table first: count steps and profile steps; and model steps, which cost nothing.
+
+Numbers of units cost little, and say of which tables noise will hide all that costs more: their steps come first.
+"""
 
 from __future__ import annotations
 
@@ -19,50 +22,78 @@ from privbench_core.marginals.spn import count_nodes, node_to_dict
 from privbench_core.privacy.budget import Price, zero
 from privbench_core.privacy.relations import WEIGHT_SCALE, deciding_tables, stability
 from privbench_core.profiles.dates import relative_dates
-from privbench_core.profiles.measure_domains import lists_to_learn
 from privbench_core.profiles.measure_lags import own_lag_pairs
 from privbench_core.profiles.measure_profile import Cells, Network, learn_table
 from privbench_core.profiles.profile import Profile
 from privbench_core.profiles.public_domains import with_public_domains
-from privbench_core.schema.columns import Learn, Values
+from privbench_core.schema.columns import Learn
 from privbench_core.schema.documents import documents_to_learn
 from privbench_core.schema.identity import column_identity, key_identity
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.stored import restored
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Step, StepContext, StepKind
+from privbench_core.tuning import TUNING
+from privbench_core.units.measure_row_count import measure_units
+from privbench_core.units.row_count import UnitCount
 
 Array = NDArray[np.float64]
 Networks = Callable[[Mapping[str, int]], Network]
 """`ordered_codes` of the columns -> network."""
 
 
-def profile_step(
+def count_step(schema: Schema, table: Table, price: Price) -> Step:
+    """Return the step that counts the units with rows in a private table, for its part of the table's ``price``."""
+    bound, key = schema.max_rows_per_unit(table.name), ("count", table.name)
+    of_count = price.share(TUNING.size_share if bound > 1 else TUNING.number_share)
+
+    def run(context: StepContext) -> Artifact:
+        counted = measure_units(context.opened(), table.name, bound, of_count)
+        summary = {
+            "units with rows (estimated)": round(max(0.0, float(counted.units.sum()))),
+            "noise per count (σ)": round(counted.sigma, 3),
+        }
+        return Artifact({"units": counted.to_dict(), "summary": summary})
+
+    reads = deciding_tables(schema, table.name)
+    parameters = {**_rows_kept(schema, table.name), "bound": min(bound, WEIGHT_SCALE)}
+    return Step(key, StepKind.COUNT, table.name, (), reads, of_count, run, parameters)
+
+
+def _rows_kept(schema: Schema, table: str) -> dict[str, Any]:
+    """Return what of a schema decides which rows of a table are kept and how much each may count."""
+    return {
+        # But for the bounds of keys that become NULL.
+        "keys": [
+            [key_identity(key) for key in schema.table(name).foreign_keys if key.cascades or key.same_unit]
+            for name in deciding_tables(schema, table)
+        ],
+        "stability": stability(schema, table),
+    }
+
+
+def profile_steps(
     schema: Schema, table: Table, price: Price, first: float = 1.0, networks: Networks | None = None
-) -> Step:
-    """Return the first step of a private table, for ``price``: its profile, and joints if there are networks.
+) -> list[Step]:
+    """Return the first steps of a private table, for ``price``: count and profile, and joints if there are networks.
 
     Args:
         schema: The database.
         table: The table.
-        price: Of the step.
+        price: Of both steps.
         first: Share of the price for the first one-way marginals: all of it without networks.
         networks: What models the attributes.
     """
     for column in table.modelled:
         if not isinstance(column.domain, Learn):
             codec_for(column, table=table.name)  # a domain that cannot be coded is refused before anything is spent
-    reads = deciding_tables(schema, table.name)
+    count = count_step(schema, table, price)
+    rest = Price(price.measure, price.amount - count.price.amount, price.delta)
     parameters = {
         "columns": [column_identity(column) for column in table.attributes],
         "primary key": list(table.primary_key),
         "unique": [list(columns) for columns in table.unique],
-        # Bounds decide which rows are kept and how much each may count, but for those of keys that become NULL.
-        "keys": [
-            [key_identity(key) for key in schema.table(name).foreign_keys if key.cascades or key.same_unit]
-            for name in reads
-        ],
-        "stability": stability(schema, table.name),
+        **_rows_kept(schema, table.name),
         **({"documents": "1"} if documents_to_learn(table.attributes) else {}),
         **({"lags": "3"} if own_lag_pairs(table) or relative_dates(table) else {}),
         **({"declared": [each.in_words for each in declared]} if (declared := declared_constraints(table)) else {}),
@@ -71,27 +102,27 @@ def profile_step(
         **({} if networks is None else {**networks({}).identity(), "first": first}),
     }
     key = ("profile", table.name)
-    version = "32"
-    if not table.owner_key and not lists_to_learn(table):
-        intervals = any(column.type.ordered and not isinstance(column.domain, Values) for column in table.modelled)
-        version = "22" if intervals else "13"
 
     def run(context: StepContext) -> Artifact:
-        bound = schema.max_rows_per_unit(table.name)
-        known = with_public_domains(schema, table, context.public)
-        cells, profile, measured = learn_table(context.opened(), known, bound, price, first, networks or PairwiseSPN)
+        known, counted = with_public_domains(schema, table, context.public), released_units(context.inputs[count.key])
+        cells, profile, measured = learn_table(context.opened(), known, counted, rest, first, networks or PairwiseSPN)
         joints = {} if networks is None else {"measured": measured.to_dict()}
         return Artifact({"profile": profile.to_dict(), **joints, "summary": summary_of(table, profile, cells)})
 
-    return Step(key, StepKind.PROFILE, table.name, (), reads, price, run, parameters, version=version)
+    return [count, Step(key, StepKind.PROFILE, table.name, (count.key,), count.reads, rest, run, parameters, "33")]
+
+
+def released_units(artifact: Artifact) -> UnitCount:
+    """Return what a count step has released."""
+    return UnitCount.from_dict(artifact.data["units"])
 
 
 def learn_steps(schema: Schema, table: Table, price: Price, first: float, networks: Networks) -> list[Step]:
-    """Return the profile step, with joints, and the model step, which fits a network to them at no cost.
+    """Return the count and profile steps, with joints, and the model step, which fits a network to them at no cost.
 
-    Arguments are those of `profile_step`.
+    Arguments are those of `profile_steps`.
     """
-    profile = profile_step(schema, table, price, first, networks)
+    count, profile = profile_steps(schema, table, price, first, networks)
 
     def fit(context: StepContext) -> Artifact:
         measured: Measured = restored(context.inputs[profile.key].data["measured"])
@@ -100,7 +131,7 @@ def learn_steps(schema: Schema, table: Table, price: Price, first: float, networ
 
     free = zero(price.measure)
     model = Step(("model", table.name), StepKind.MODEL, table.name, (profile.key,), (), free, fit, version="3")
-    return [profile, model]
+    return [count, profile, model]
 
 
 def summary_of(table: Table, profile: Profile, cells: Cells) -> dict[str, Any]:
@@ -117,7 +148,7 @@ def summary_of(table: Table, profile: Profile, cells: Cells) -> dict[str, Any]:
         "rows (estimated)": round(profile.size.rows),
         "rows, off by about (σ)": round(profile.size.sigma, 1),
         "rows of a unit that are counted in full": profile.size.rows_per_unit,
-        "noise per count (σ, largest)": round(max(cells.sigmas.values(), default=cells.rows[1]), 3),
+        "noise per count (σ, largest)": round(max(cells.sigmas.values(), default=profile.size.sigma), 3),
         "codes": sum(discretizer.size for discretizer in profile.discretizers.values()),
         "bars": bars,
     }

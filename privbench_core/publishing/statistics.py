@@ -1,0 +1,230 @@
+"""statistics.sql: the schema, and for the planner of PostgreSQL 18 what ANALYZE would find in the bundle's rows.
+
+A server that holds no row then plans queries like one that holds the bundle. Everything is computed from the rows of
+the bundle, so it is as private as they are; a large table is sampled as ANALYZE samples it, but with a fixed seed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from privbench_core.backends.postgres.analyze import (
+    column_statistics,
+    element_statistics,
+)
+from privbench_core.backends.postgres.ddl import create_schema_sql, qualified, quote_text
+from privbench_core.backends.postgres.index_parts import IndexParts, index_parts
+from privbench_core.backends.postgres.load import array_literal, copy_text, spelled
+from privbench_core.backends.postgres.pages import NO_DUPLICATES, Stored, elements_of, heap_pages, index_pages, stored
+from privbench_core.publishing.sampled import SampledRows
+from privbench_core.schema.tables import Schema, Table, split_name
+from privbench_core.schema.types.registry import SqlType, parse_sql_type
+
+SERVER_VERSION = 180_000  # the first that can restore statistics
+_COMPUTED = 3  # bytes more of the length of a text that is computed than of one that is stored
+_LINES = 1000  # of COPY, whose length stands for all
+_HEADER = """\
+-- The schema of this bundle, and the statistics that the planner would have if its rows were there: for PostgreSQL 18.
+--     psql -v ON_ERROR_STOP=1 -1 -f statistics.sql postgresql://user@host/database
+-- The planner takes the sizes of tables from their files, which stay empty. `privbench publish --statistics-only` sets
+-- them where the login may run programs on the server; elsewhere the extension pg_regresql has the planner use these.
+-- ANALYZE would replace these statistics by those of empty tables, so autovacuum is off for these tables.
+"""
+_TRUNCATE = """\
+-- So that the server has no page of the indexes in memory: publish sets the heights of their trees.
+TRUNCATE {names};
+"""
+_CALL = """\
+SELECT pg_restore_{kind}_stats('version', {version}, 'schemaname', {home}, 'relname', {name},
+    {facts});"""
+_OF_TABLES = """
+SELECT pg_restore_relation_stats('version', {version}, 'schemaname', nspname::text, 'relname', relname::text,
+    'relpages', pages, 'reltuples', tuples::real, 'relallvisible', filled)
+FROM (VALUES
+    {values}
+) AS found (name, pages, filled, tuples) JOIN pg_class c ON c.oid = name JOIN pg_namespace n ON n.oid = relnamespace;
+"""
+_OF_INDEXES = """
+SELECT pg_restore_relation_stats('version', {version}, 'schemaname', nspname::text, 'relname', relname::text,
+    'relpages', pages, 'reltuples', tuples::real)
+FROM (VALUES
+    {values}
+) AS found (name, number, pages, tuples)
+JOIN (SELECT indrelid, indexrelid, row_number() OVER (PARTITION BY indrelid ORDER BY indexrelid) FROM pg_index)
+    AS made (name, index, number) USING (name, number)
+JOIN pg_class c ON c.oid = index JOIN pg_namespace n ON n.oid = relnamespace;
+"""
+
+
+def statistics_sql(schema: Schema, files: Mapping[str, Sequence[Path]]) -> str:
+    """Return statistics.sql of a bundle with these Parquet files; equal files give equal text."""
+    columns, tables, indexes = list[str](), list[str](), list[str]()
+    for table in schema.sampling_order:
+        for name, rows, leaf in _parts(table, SampledRows.read(table, files[table.name]), schema):
+            kept = _Kept(schema, table, rows)
+            home = qualified(name, schema.schemas)
+            pages, filled = kept.heap_pages() if leaf else (-1, 0)
+            tables.append(f"({quote_text(home)}::regclass, {pages}, {filled}, {rows.rows})")
+            columns += kept.columns(name, inherited=not leaf)
+            if leaf:
+                columns.append(f"ALTER TABLE {home} SET (autovacuum_enabled = false);")
+                sizes = enumerate(map(kept.index_size, index_parts(table)), 1)
+                indexes += [f"({quote_text(home)}::regclass, {n}, {pages}, {held})" for n, (pages, held) in sizes]
+                columns += kept.expressions() if name == table.name else ()
+    lists = [(_OF_TABLES, tables), (_OF_INDEXES, indexes)]
+    relations = [t.format(version=SERVER_VERSION, values=",\n    ".join(each)) for t, each in lists if each]
+    names = ", ".join(qualified(table.name, schema.schemas) for table in schema.tables)
+    return "\n".join([_HEADER, create_schema_sql(schema), _TRUNCATE.format(names=names), *columns, *relations])
+
+
+def _parts(table: Table, rows: SampledRows, schema: Schema) -> Iterator[tuple[str, SampledRows, bool]]:
+    """Yield a table and its partitions: the name, the rows, and whether these are in it or in parts of it."""
+    yield table.name, rows, table.partitioned is None
+    if table.partitioned is None:
+        return
+    parts, home = table.partitioned.partitions, table.name.removesuffix(split_name(table.name, schema.schemas)[1])
+    held: dict[str | None, tuple[str, SampledRows]] = {None: (table.partitioned.by, rows)}
+    for part in parts:
+        by, above = held[part.of]
+        inside = above.in_partition(by, part, [each for each in parts if each.of == part.of])
+        held[part.name] = (part.by or "", inside)
+        yield f"{home}{part.name}", inside, part.by is None
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """Rows of a table or of one of its partitions, with what the schema says of them."""
+
+    schema: Schema
+    table: Table
+    sample: SampledRows
+
+    def heap_pages(self) -> tuple[int, int]:
+        """Return the pages of the table, and those that hold rows."""
+        names = [*(column.name for column in self.table.columns), *(column.name for column in self.table.generated)]
+        unknown = pa.array(np.zeros(self.sample.size, np.int64))
+        kept = [self.stored(name, self.sample.values.get(name, unknown)) for name in names]
+        first = {column.name: self.sample.values[column.name][:_LINES] for column in self.table.columns}
+        text = copy_text(pa.RecordBatch.from_pydict(first), self.table)
+        return heap_pages(kept, self.sample.rows, len(text) / max(min(self.sample.size, _LINES), 1))
+
+    def columns(self, name: str, *, inherited: bool) -> Iterator[str]:
+        """Yield the statistics of each column of a table or partition; of all its parts if ``inherited``."""
+        for column, values in self.sample.values.items() if self.sample.rows else ():
+            facts = {"attname": quote_text(column), "inherited": str(inherited).lower()}
+            yield self.call(name, facts | self.statistics(column, values, self.sample.rows))
+
+    def expressions(self) -> Iterator[str]:
+        """Yield the statistics of the expressions that indexes are on."""
+        home = self.table.name.removesuffix(split_name(self.table.name, self.schema.schemas)[1])
+        for index in index_parts(self.table):
+            rows = self.sample.where(index.where)
+            for number, key in enumerate(index.keys, 1):
+                values = None if key in rows.values or not rows.rows or not index.name else rows.evaluate(key)
+                if values is not None:
+                    facts = {"attnum": f"{number}::smallint", "inherited": "false"}
+                    yield self.call(f"{home}{index.name}", facts | self.statistics(key, values, rows.rows))
+
+    def call(self, name: str, facts: Mapping[str, str]) -> str:
+        """Return the statement that restores statistics of a column."""
+        home, own = split_name(name, self.schema.schemas)
+        return _CALL.format(
+            kind="attribute",
+            version=SERVER_VERSION,
+            home="current_schema()::text" if home is None else quote_text(home),
+            name=quote_text(own),
+            facts=", ".join(f"'{fact}', {value}" for fact, value in facts.items()),
+        )
+
+    def statistics(self, name: str, values: pa.Array, rows: int) -> dict[str, str]:
+        """Return the statistics of a column or an expression as SQL, by the names that PostgreSQL has for them."""
+        kind = self.kind(name, values)
+        is_array = kind is not None and kind.is_array
+        order: Sequence[str] | None
+        order = next((each.values for each in self.schema.enums if each.name == self.declared.get(name)), None)
+        if is_array:
+            order = sorted(values.drop_null().unique().to_pylist(), key=_elements_in_order)
+        ordered = kind is None or is_array or (kind.facts.any_text and kind.name != "jsonb")
+        widths = self.stored(name, values).widths
+        if name not in self.declared and pa.types.is_string(values.type):
+            widths = widths + _COMPUTED
+        found = column_statistics(values, widths, rows, ordered=ordered, order=order)
+        facts = {"null_frac": _real(found.null_fraction), "avg_width": str(found.width)}
+        if kind is not None and kind.name == "json":  # which PostgreSQL cannot compare
+            return facts
+        facts["n_distinct"] = _real(found.distinct)
+        common, shares = found.common
+        if len(common):
+            facts |= {"most_common_vals": self.literal(name, common), "most_common_freqs": _reals(shares)}
+        if len(found.histogram):
+            facts["histogram_bounds"] = self.literal(name, found.histogram)
+        if found.correlation is not None:
+            facts["correlation"] = _real(found.correlation)
+        return facts | (_elements(values) if is_array else {})
+
+    @property
+    def declared(self) -> dict[str, str]:
+        """The types of the columns in SQL, or names of enums."""
+        named = {column.name: str(column.stored_type or column.sql_type) for column in self.table.columns}
+        return named | {column.name: column.sql_type for column in self.table.generated}
+
+    def kind(self, name: str, values: pa.Array) -> SqlType | None:
+        """Return the SQL type of a column, None for an enum; of an expression a type that is stored alike."""
+        expected = "text" if pa.types.is_string(values.type) else "bigint"
+        return parse_sql_type(self.declared.get(name, expected))
+
+    def stored(self, name: str, values: pa.Array) -> Stored:
+        """Return how the values of a column or an expression are stored."""
+        return stored(values, self.kind(name, values))
+
+    def index_size(self, index: IndexParts) -> tuple[int, int]:
+        """Return the pages of an index, and how many rows it holds."""
+        rows = self.sample.where(index.where)
+        unknown = pa.array(np.zeros(rows.size, np.int64))
+        found = {
+            key: rows.values[key] if key in rows.values else rows.evaluate(key) or unknown
+            for key in (*index.keys, *index.include)
+        }
+        kinds = {kind.name for key in index.keys if (kind := self.kind(key, found[key]))}
+        shared = index.method == "btree" and not (index.unique or index.include or kinds & NO_DUPLICATES)
+        columns = [self.stored(key, values) for key, values in found.items()]
+        keys = rows.rows_of_keys(index.keys) if shared else None
+        return index_pages(index.method, columns, keys, rows.rows), rows.rows
+
+    def literal(self, name: str, values: pa.Array) -> str:
+        """Return values of a column as an array of PostgreSQL in SQL."""
+        column = next((column for column in self.table.columns if column.name == name), None)
+        texts = values if column is None else spelled(column, values)
+        return quote_text(array_literal(texts.cast(pa.string()).to_pylist()))
+
+
+def _elements_in_order(array: str) -> list[tuple[bool, Any]]:
+    """Return what arrays are ordered by: NULL comes last."""
+    return [(each is None, each) for each in json.loads(array)]
+
+
+def _elements(values: pa.Array) -> dict[str, str]:
+    found = element_statistics([elements_of(text) for text in values.drop_null().to_pylist()])
+    if found is None:
+        return {}
+    return {
+        "most_common_elems": quote_text(array_literal(list(found.common))),
+        "most_common_elem_freqs": _reals(found.shares),
+        "elem_count_histogram": _reals(found.counts),
+    }
+
+
+def _real(value: float) -> str:
+    return f"{np.float32(value)}::real"
+
+
+def _reals(values: Sequence[float] | NDArray[np.float64]) -> str:
+    return f"'{{{','.join(str(np.float32(value)) for value in values)}}}'::real[]"
