@@ -98,8 +98,8 @@ def main() -> int:
         "--databases",
         nargs="+",
         default=(),
-        help="for append, bounds, certificate, error_bars, first_hour, relationships, refinement, rows_out and"
-        " statistics (default: all)",
+        help="for append, bounds, certificate, error_bars, first_hour, relationships, refinement, rows_out,"
+        " statistics and workload_steers (default: all)",
     )
     parser.add_argument("--no-csv", action="store_true", help="for rows_out and whole: no rows for psql in the bundles")
     parser.add_argument("--no-bundle", action="store_true", help="for rows_out: draw rows, and neither check nor write")

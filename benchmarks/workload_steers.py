@@ -126,7 +126,8 @@ def run(name: str, runs: Runs = RUNS, data: Path | None = None) -> str:
     with TemporaryDirectory() as folder:
         case = Case.of(name, data, Path(folder))
         numbers = ", ".join(f"{len(queries.statements)} {what}" for what, queries in case.queries.items())
-        return f"{machine(runs.seeds)} Queries: {numbers}.\n\n{markdown(list(_rows_of(name, case, runs)))}"
+        about = machine(runs.seeds).replace("Medians of", "Errors with the workload over those without, of")
+        return f"{about} Queries: {numbers}.\n\n{markdown(list(_rows_of(name, case, runs)))}"
 
 
 def _rows_of(name: str, case: Case, runs: Runs) -> Iterable[dict[str, str | float]]:
