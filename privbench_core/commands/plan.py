@@ -109,8 +109,9 @@ def show_plans(
     say(f"{free} more steps (models, rows, checks and the bundle) read no private row and cost nothing.")
     if spec.workload and plans[0].queried:
         touched = ", ".join(f"{number:,} {kind}" for kind, number in _numbers_queried(plans[0]).items())
-        say(f"{spec.workload.name} steers the budget: what its queries touch ({touched}) counts in full, all else")
-        say(f"{UNQUERIED:g} times as much.")
+        name = spec.workload.name
+        say(f"{name} steers the budget: what its queries touch counts in full, all else {UNQUERIED:g} times.")
+        say(f"They touch {touched}.")
     released = _released_rows(spec)
     report_noise(spec, plans, released)
     report_expectations(spec, plans, stated, released)

@@ -106,7 +106,8 @@ def test_plan_says_what_the_workload_steers(tmp_path: Path, capsys: pytest.Captu
     spec = spec_with(tmp_path, "SELECT count(*) FROM child WHERE b = 'v1' AND x < 4;")
     show_plans(spec.path, 1.0)
     said = " ".join(capsys.readouterr().out.split())
-    assert "queries.sql steers the budget: what its queries touch (2 columns, 1 pairs of them, 0 foreign keys)" in said
+    assert "queries.sql steers the budget: what its queries touch counts in full" in said
+    assert "They touch 2 columns, 1 pairs of them, 0 foreign keys." in said
     show_plans(spec.path, 1.0, as_json=True)
     steered = json.loads(capsys.readouterr().out)["steered_by_workload"]
     assert steered == {"columns": 2, "pairs of them": 1, "foreign keys": 0}
