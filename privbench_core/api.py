@@ -15,12 +15,12 @@ from privbench_core.errors import PublishError, SpecError
 from privbench_core.evaluation.certificate import Certificate, certify_bundle
 from privbench_core.evaluation.evaluation import Evaluation, evaluate_bundle
 from privbench_core.evaluation.inputs import refuse_inside_bundle
-from privbench_core.explain.check import CheckResult, check_database
+from privbench_core.explain.check import LIMITS, CheckResult, check_database
 from privbench_core.explain.comparison import RunTimeSettings
 from privbench_core.explain.decisions import DecisionSettings
 from privbench_core.explain.error_bars import ErrorBars, intervals_of
 from privbench_core.explain.explanation import Explanation, explain_bundle, queries_of
-from privbench_core.explain.thresholds import check_thresholds, read_thresholds
+from privbench_core.explain.thresholds import DEFAULTS, check_thresholds, read_thresholds
 from privbench_core.files import as_path
 from privbench_core.pipeline.executor import Progress
 from privbench_core.pipeline.plans import plan_for
@@ -334,7 +334,7 @@ def check(
         workload: File of SQL queries; None takes the bundle's own.
         baseline: File of an earlier check to compare with (`CheckResult.as_baseline`); True loads the bundle into an
             embedded PostgreSQL for that, False compares with nothing.
-        thresholds: Limits by name, or their YAML file; the rest are `explain.thresholds.DEFAULTS`.
+        thresholds: Limits by name, or their YAML file; the rest are `explain.check.LIMITS`.
 
     Returns:
         What was found; ``passed`` says whether the database holds the bundle and no threshold is missed.
@@ -346,15 +346,18 @@ def check(
     """
     queries = None if workload is None else as_path(workload, "workload", SpecError)
     before = baseline if isinstance(baseline, bool) else as_path(baseline, "baseline", PublishError)
-    limits = _limits(thresholds)
+    limits = _limits(thresholds, LIMITS)
     return check_database(as_path(bundle, "bundle", PublishError), url, queries, before, limits)
 
 
-def _limits(thresholds: Mapping[str, float] | str | Path | None) -> dict[str, float]:
+def _limits(
+    thresholds: Mapping[str, float] | str | Path | None, defaults: Mapping[str, float] = DEFAULTS
+) -> dict[str, float]:
     """Return all limits, where a program gave some or a file of them."""
     if not isinstance(thresholds, Mapping):
-        thresholds = {} if thresholds is None else read_thresholds(as_path(thresholds, "thresholds", SpecError))
-    return check_thresholds(thresholds)
+        file = None if thresholds is None else as_path(thresholds, "thresholds", SpecError)
+        return dict(defaults) if file is None else read_thresholds(file, defaults)
+    return check_thresholds(thresholds, defaults)
 
 
 def _loaded(spec: object) -> Spec:

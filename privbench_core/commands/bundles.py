@@ -46,7 +46,7 @@ def load(bundle: Path, target: str, *, replace: bool, statistics_only: bool, as_
     if as_json:
         print_json({"bundle": str(bundle), "rows": loaded.rows, "left_out": list(loaded.left_out)})
         return
-    title = "The planner expects; the tables are empty" if statistics_only else "Loaded"
+    title = "What the planner expects in the empty tables" if statistics_only else "Loaded"
     show(title, ["table", ">rows"], [[name, f"{count:,}"] for name, count in loaded.rows.items()])
     say("Keys, indexes and statistics are in place.")
     if statistics_only:

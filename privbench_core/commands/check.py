@@ -50,16 +50,17 @@ def _show(found: CheckResult) -> None:
         time = f" ({1000 * seconds:.2f} ms)" if seconds else ""
         say(f"{'not ok' if problems else 'ok'} {number} - {name}: {remark}{time}", style="red" if problems else None)
         for problem in problems:
-            if problem != remark:
+            if problem not in remark:
                 say(f"  # {problem}")
     failed = sum(bool(problems) for _, problems, _, _ in cases)
     for missed in found.missed.values():
         say(f"# Threshold missed: {missed}")
-    if found.not_vacuumed:
-        listed = ", ".join(found.not_vacuumed)
+    if listed := ", ".join(table.name for table in found.tables if table.never_vacuumed):
         say(
             f"# Never vacuumed, so that index-only scans seem expensive: {listed}. Run VACUUM ANALYZE before the check."
         )
+    if (ratio := found.figures["time_ratio"]) is not None:
+        say(f"# Run times: {ratio:.2f} times those of the baseline in the median")
     if found.baseline is not None:
         say(f"# PostgreSQL {found.server}; baseline: PostgreSQL {found.baseline.server}")
         if found.baseline.bundle != found.as_baseline().bundle:

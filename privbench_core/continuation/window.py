@@ -18,7 +18,7 @@ from privbench_core.columns.row_constraints import NOT_APPLICABLE, VIOLATED, com
 from privbench_core.continuation.arrivals import UNDATED, Ints, is_calendar, shifted
 from privbench_core.continuation.fresh import made_unique
 from privbench_core.continuation.matching import Counterparts
-from privbench_core.continuation.world import TableRows, World, owner_rows
+from privbench_core.continuation.world import TableRows, World, owner_rows, repeated_columns
 from privbench_core.errors import PublishError
 from privbench_core.guards import SAMPLE_ROWS
 from privbench_core.sampling.constraints import row_rules
@@ -177,6 +177,7 @@ class _Maker:
         for key in keys:
             referred = here.parents[key][template] >= 0
             columns, parents[key] = self._refer(table, key, columns, parents, referred, settled)
+            self._copy(key, columns, template, parents[key])
             settled |= set(key.columns)
             kept &= (parents[key] >= 0) | (key.optional & ~referred) | (key.optional & bool(table.emptied_columns(key)))
         for key in (key for key in table.foreign_keys if key.name in deferred):
@@ -253,6 +254,17 @@ class _Maker:
             taken = _flat(there.rows.column(parent).take(values)).cast(columns[name].type)
             found[name] = pc.if_else(pa.array(rows >= 0), taken, columns[name])
         return found | _emptied(table, key, found, rows < 0), rows
+
+    def _copy(self, key: ForeignKey, columns: dict[str, pa.Array], template: Ints, rows: Ints) -> None:
+        """Take the values of columns that repeat one of the row that is referred to from that row, as templates do."""
+        here, there = self.world.tables[key.child], self.so_far[key.parent].rows
+        before, now = (pa.array(each, mask=each < 0) for each in (here.parents[key][template], rows))
+        for name, of in repeated_columns(self.world, key).items():
+            repeats = pc.equal(
+                _flat(here.rows.column(name).take(pa.array(template))), _flat(there.column(of).take(before))
+            )
+            taken = _flat(there.column(of).take(now))
+            columns[name] = pc.if_else(pc.fill_null(pc.and_(repeats, taken.is_valid()), False), taken, columns[name])
 
     def _any_of(self, wanted: Ints, numbers: Ints) -> Ints:
         """Return for each number a row that has it; -1 if there is none or it is -1."""

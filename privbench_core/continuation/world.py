@@ -8,12 +8,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from privbench_core.continuation.arrivals import UNDATED, Ints, arrival_column, end_of_time, microseconds
+from privbench_core.continuation.arrivals import UNDATED, Ints, arrival_column, end_of_time, is_calendar, microseconds
 from privbench_core.errors import PublishError
+from privbench_core.guards import SAMPLE_ROWS
 from privbench_core.publishing.bundle import Bundle
 from privbench_core.sampling.row_groups import common_numbers
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
+
+_AGREEMENT = 0.9  # of columns beyond chance (Cohen's kappa) from which one repeats the other
 
 
 @dataclass(frozen=True)
@@ -141,3 +144,31 @@ def owner_rows(table: Table, rows: TableRows) -> Ints:
     """Return the row that owns each row, shape (rows,); -1 for rows without an owner."""
     key = table.owner_key
     return np.full(len(rows), -1) if key is None else rows.parents[key]
+
+
+def repeated_columns(world: World, key: ForeignKey) -> dict[str, str]:
+    """Return columns of rows that repeat a column of the row that a key refers to, with that column.
+
+    The currency of an order is that of its customer, the amount of a payment the total of its order: in a sample of the
+    rows of the bundle they agree far more often than two columns of such values would by chance.
+    """
+    table, above = world.schema.table(key.child), world.schema.table(key.parent)
+    child, parent = world.tables[key.child], world.tables[key.parent]
+    keys = {name for group in (table.primary_key, *table.unique) for name in group} | table.referring_columns
+    columns = [column for column in table.columns if column.name not in keys and not is_calendar(column)]
+    others = [column for column in above.columns if column.name not in key.parent_columns]
+    rows = np.arange(max(0, world.base[key.child] - SAMPLE_ROWS), world.base[key.child])
+    rows = rows[child.parents[key][rows] >= 0]
+    found: dict[str, str] = {}
+    for column in columns if len(rows) else ():
+        here = child.rows.column(column.name).take(pa.array(rows))
+        for other in (other for other in others if other.arrow_type == column.arrow_type):
+            there = parent.rows.column(other.name).take(pa.array(child.parents[key][rows]))
+            numbers, beside = common_numbers([here], [there], (len(rows), len(rows)))
+            both = (numbers >= 0) & (beside >= 0)
+            size = int(max(numbers.max(), beside.max())) + 2
+            shares = [np.bincount(each[both], minlength=size) / max(1, both.sum()) for each in (numbers, beside)]
+            chance = float(shares[0] @ shares[1])
+            if both.any() and (numbers == beside)[both].mean() - chance > _AGREEMENT * (1 - chance) > 0:
+                found.setdefault(column.name, other.name)
+    return found

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
+from math import isclose
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -43,7 +44,32 @@ from privbench_core.spec.location import parse_url
 from privbench_core.workload.engine import UnansweredError
 from privbench_core.workload.statements import Workload
 
+LIMITS = {
+    name: limit for name, limit in DEFAULTS.items() if name in {"answered", "same_plan", "cost_ratio", "rows_q_error"}
+}
+"""Thresholds where none are given; "time_ratio" has none, because run times of other machines or hours differ."""
+
 _SHORTEST = 1.0  # milliseconds: run times below differ by noise alone; chosen by hand
+_CHEAPEST = 20.0  # units of the planner's costs, a few pages: costs below differ by chance; chosen by hand
+
+
+@dataclass(frozen=True)
+class TableSize:
+    """A table of the bundle, in the database.
+
+    Attributes:
+        name: Of the table.
+        rows: Its rows in the bundle.
+        found: Its rows in the database; None if there is no such table.
+        statistics_only: Whether the database has only statistics of these rows (``publish --statistics-only``).
+        never_vacuumed: Whether no page is known to be visible to all, so that index-only scans seem expensive.
+    """
+
+    name: str
+    rows: int
+    found: int | None
+    statistics_only: bool
+    never_vacuumed: bool
 
 
 @dataclass(frozen=True)
@@ -90,6 +116,11 @@ class CheckedQuery:
         """The choices in which its plan differs from the baseline's."""
         return name_flips(self.before, self.now) if self.before and self.now else ()
 
+    @property
+    def cost_before(self) -> float:
+        """The cost in the baseline, of which a multiple is allowed."""
+        return max(self.before.cost, _CHEAPEST) if self.before else 0.0
+
     def problems(self, limits: Mapping[str, float], missed: Mapping[str, str]) -> list[str]:
         """Return what is wrong with it, in words, given the limits and the figures over all queries that miss them."""
         before, now = self.before, self.now
@@ -98,11 +129,12 @@ class CheckedQuery:
         if before is None:
             return []
         found = [*self.flips] if "same_plan" in missed else []
-        if now.cost > before.cost * limits["cost_ratio"]:
-            found.append(f"cost {now.cost:.2f} > {before.cost:.2f} * {limits['cost_ratio']:.0%}")
+        if now.cost > self.cost_before * limits["cost_ratio"]:
+            found.append(f"cost {now.cost:.2f} > {self.cost_before:.2f} * {limits['cost_ratio']:.0%}")
         if ratio(before.rows, now.rows, least=1) > limits["rows_q_error"]:
             found.append(f"estimates {now.rows:,.0f} rows instead of {before.rows:,.0f}")
-        if not self.flips and now.actual_rows != before.actual_rows:
+        both_ran = now.actual_rows is not None and before.actual_rows is not None
+        if both_ran and not self.flips and now.actual_rows != before.actual_rows:
             found.append(f"reads {now.actual_rows:,.0f} rows instead of {before.actual_rows:,.0f}")
         return found
 
@@ -114,8 +146,7 @@ class CheckResult:
     Attributes:
         bundle: The bundle that it should hold.
         server: Version of PostgreSQL.
-        tables: Rows by table: as the bundle has them, and as the database does (None: there is no such table).
-        not_vacuumed: Tables of which no page is known to be visible to all, so that index-only scans seem expensive.
+        tables: The tables of the bundle.
         queries: The queries of the workload.
         baseline: What they are compared with; None if nothing.
         limits: Thresholds by name.
@@ -123,8 +154,7 @@ class CheckResult:
 
     bundle: Bundle
     server: str
-    tables: Mapping[str, tuple[int, int | None]]
-    not_vacuumed: tuple[str, ...]
+    tables: tuple[TableSize, ...]
     queries: tuple[CheckedQuery, ...]
     baseline: Baseline | None
     limits: Mapping[str, float]
@@ -138,9 +168,9 @@ class CheckResult:
     def wrong_tables(self) -> list[str]:
         """The tables that are not those of the bundle, in words."""
         return [
-            f"{name}: {f'{found:,} rows instead of {rows:,}' if found is not None else 'there is no such table'}"
-            for name, (rows, found) in self.tables.items()
-            if found != rows
+            f"{t.name}: {'there is no such table' if t.found is None else f'{t.found:,} rows instead of {t.rows:,}'}"
+            for t in self.tables
+            if t.found != t.rows and not t.statistics_only
         ]
 
     @cached_property
@@ -148,9 +178,11 @@ class CheckResult:
         """The figures over all queries that thresholds limit; None where nothing was measured."""
         same = [not query.flips for query in self.queries if query.before and query.now]
         times = [
-            max(query.now.milliseconds or 0, _SHORTEST) / max(query.before.milliseconds or 0, _SHORTEST)
+            max(now, _SHORTEST) / max(before, _SHORTEST)
             for query in self.queries
             if query.before and query.now
+            for before, now in [(query.before.milliseconds, query.now.milliseconds)]
+            if before is not None and now is not None
         ]
         return {
             "answered": sum(query.now is not None for query in self.queries) / len(self.queries),
@@ -179,7 +211,7 @@ class CheckResult:
             "database": self.bundle.manifest["database"],
             "server": self.server,
             "passed": self.passed,
-            "tables": {name: {"bundle": rows, "database": found} for name, (rows, found) in self.tables.items()},
+            "tables": [asdict(table) for table in self.tables],
             "figures": self.figures,
             "thresholds": dict(self.limits),
             "missed": self.missed,
@@ -208,7 +240,7 @@ def check_database(
     url: str,
     workload: Path | None = None,
     baseline: Path | bool = True,
-    limits: Mapping[str, float] = DEFAULTS,
+    limits: Mapping[str, float] = LIMITS,
 ) -> CheckResult:
     """Check the database at ``url`` against a bundle, and its queries against a baseline.
 
@@ -234,19 +266,20 @@ def check_database(
     before = None if isinstance(baseline, bool) else read_baseline(baseline)
     names = _names(queries)
     with connected(place) as database:
-        tables, not_vacuumed = _count(database, bundle)
-        now = _measure(database, schema, queries)
+        tables = tuple(_count(database, bundle))
+        run = not any(table.statistics_only for table in tables)
+        now = _measure(database, schema, queries, run=run)
         version = server_version(database)
     if baseline is True:
         with ExitStack() as stack:
             there = stack.enter_context(loaded(folder, schema, stack.enter_context(server())))
-            found = zip(names, _measure(there, schema, queries), strict=True)
+            found = zip(names, _measure(there, schema, queries, run=run), strict=True)
             ran = {name: explained for name, (explained, _) in found if explained}
             before = Baseline(ran, server_version(there), _digest(bundle))
     old = before.queries if before else {}
     checked = zip(names, queries.statements, now, strict=True)
     compared = tuple(CheckedQuery(name, s.sql, *measured, old.get(name)) for name, s, measured in checked)
-    return CheckResult(bundle, version, tables, not_vacuumed, compared, before, limits)
+    return CheckResult(bundle, version, tables, compared, before, limits)
 
 
 def read_baseline(path: Path) -> Baseline:
@@ -272,24 +305,25 @@ def _names(queries: Workload) -> list[str]:
     ]
 
 
-def _count(database: Database, bundle: Bundle) -> tuple[dict[str, tuple[int, int | None]], tuple[str, ...]]:
-    """Return `CheckResult.tables` and `CheckResult.not_vacuumed`."""
-    counted: dict[str, tuple[int, int | None]] = {}
-    not_vacuumed = []
+def _count(database: Database, bundle: Bundle) -> Iterator[TableSize]:
+    """Yield the size of each table in the bundle and in the database."""
     for table in bundle.schema.tables:
-        name = qualified(table.name, bundle.schema.schemas)
-        never = f"SELECT relpages > 0 AND relallvisible = 0 FROM pg_class WHERE oid = {quote_text(name)}::regclass"
+        name, rows = qualified(table.name, bundle.schema.schemas), bundle.manifest["tables"][table.name]["rows"]
+        known = "SELECT reltuples, relpages > 0 AND relallvisible = 0 FROM pg_class WHERE oid = "
+        known += f"{quote_text(name)}::regclass"
+        sql = f"SELECT (SELECT count(*) FROM {name}), known.* FROM ({known}) known"
         try:
-            row = database.execute(f"SELECT count(*), ({never}) FROM {name}".encode()).fetchone()
+            counted = database.execute(sql.encode()).fetchone()
         except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
-            row = None
-        counted[table.name] = bundle.manifest["tables"][table.name]["rows"], row[0] if row else None
-        not_vacuumed += [table.name] if row and row[1] else []
-    return counted, tuple(not_vacuumed)
+            counted = None
+        found, stated, never_vacuumed = counted or (None, 0, False)
+        yield TableSize(
+            table.name, rows, found, found == 0 < rows and isclose(stated, rows, rel_tol=1e-5), never_vacuumed
+        )
 
 
-def _measure(database: Database, schema: Schema, queries: Workload) -> list[tuple[Explained | None, str]]:
-    """Return the plan of each query, with the median of its run times, or None and why it failed."""
+def _measure(database: Database, schema: Schema, queries: Workload, *, run: bool) -> list[tuple[Explained | None, str]]:
+    """Return the plan of each query, with the median of its run times if it may run; or None and why it failed."""
     settings = RunTimeSettings()
     prepare(database, settings.timeout)
     found: list[tuple[Explained | None, str]] = []
@@ -298,9 +332,10 @@ def _measure(database: Database, schema: Schema, queries: Workload) -> list[tupl
             # Those in PostgreSQL's dialect run as they are: the database may have tables that the bundle lacks.
             plain = queries.dialect == "postgres"
             sql = statement.sql if plain else as_postgres(statement.sql, queries.dialect, schema)
-            runs = [explain_query(database, sql, run=True) for _ in range(settings.warm_up + settings.repetitions)]
-            times = [run.milliseconds or 0.0 for run in runs[settings.warm_up :]]
-            found.append((replace(runs[-1], milliseconds=median(times)), ""))
+            turns = settings.warm_up + settings.repetitions if run else 1
+            runs = [explain_query(database, sql, run=run) for _ in range(turns)]
+            times = [each.milliseconds or 0.0 for each in runs[settings.warm_up :]]
+            found.append((replace(runs[-1], milliseconds=median(times)) if run else runs[-1], ""))
         except UnansweredError as reason:
             found.append((None, str(reason)))
     return found

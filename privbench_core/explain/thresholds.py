@@ -27,7 +27,7 @@ RATIOS = {
 DEFAULTS = {name: limit for name, (_, limit) in (SHARES | RATIOS).items()}
 
 
-def read_thresholds(path: Path) -> dict[str, float]:
+def read_thresholds(path: Path, defaults: Mapping[str, float] = DEFAULTS) -> dict[str, float]:
     """Read limits by name, see `check_thresholds`; SpecError if the file cannot be read."""
     try:
         found, problems = read_yaml(path.read_text(encoding="utf-8"))
@@ -37,16 +37,18 @@ def read_thresholds(path: Path) -> dict[str, float]:
         raise SpecError(
             [f"{path.name}: {p}" for p in problems] or f"{path.name}: expected lines such as 'same_plan: 0.9'"
         )
-    return check_thresholds(found, f"{path.name}: ")
+    return check_thresholds(found, defaults, f"{path.name}: ")
 
 
-def check_thresholds(limits: Mapping[str, object], where: str = "") -> dict[str, float]:
-    """Return all limits by name: those that are left out have their defaults.
+def check_thresholds(
+    limits: Mapping[str, object], defaults: Mapping[str, float] = DEFAULTS, where: str = ""
+) -> dict[str, float]:
+    """Return limits by name: those that are left out have their defaults, if any.
 
     Raises:
         SpecError: A name is unknown, or a limit out of range; all problems are named, after ``where``.
     """
-    problems, found = [], dict(DEFAULTS)
+    problems, found = [], dict(defaults)
     for name, limit in limits.items():
         if name not in DEFAULTS:
             problems.append(f"{where}{name}: no such threshold; {did_you_mean(name, DEFAULTS)}")

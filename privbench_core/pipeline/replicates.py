@@ -28,7 +28,7 @@ from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import StepKind
 
 FEWEST = 5
-"""Fewest replicates: the intervals of fewer are more than a third wider than those of many (Student's t)."""
+"""Fewest replicates: the intervals of fewer are more than twice as wide as those of many (Student's t)."""
 _NOT_NEEDED = {StepKind.VALIDATE, StepKind.PUBLISH}
 
 

@@ -51,13 +51,15 @@ class SampledRows:
         values = {name: _whole(found.column(name)) for name in found.column_names}
         sampled = cls(rows, values, found.num_rows, tuple(files))
         for column in table.generated:
-            made = sampled.evaluate(f"CAST({column.expression} AS {parse_sql_type(column.sql_type) or 'text'})")
+            kind = parse_sql_type(column.sql_type)
+            exact = kind is not None and kind.name == "numeric"  # which DuckDB would cut to three decimals
+            made = sampled.evaluate(column.expression if exact else f"CAST({column.expression} AS {kind or 'text'})")
             if made is not None:
                 sampled.values[column.name] = made
         return sampled
 
     def evaluate(self, expression: str) -> pa.Array | None:
-        """Return an expression of PostgreSQL over each row; None if DuckDB does not understand it."""
+        """Return an expression of PostgreSQL over each row; None if DuckDB does not understand it, or finds lists."""
         import duckdb
 
         with scratch() as connection:
@@ -66,9 +68,10 @@ class SampledRows:
                 selected = tree.sql(dialect="duckdb")
                 connection.register("sampled", pa.table({**self.values, _NUMBER: np.arange(self.size)}))
                 found = connection.sql(f"{selected} FROM sampled ORDER BY {quote_identifier(_NUMBER)}")
-                return _whole(found.to_arrow_table().column(0))
+                values = _whole(found.to_arrow_table().column(0))
             except (duckdb.Error, SqlglotError):
                 return None
+        return None if pa.types.is_nested(values.type) or pa.types.is_interval(values.type) else values
 
     def where(self, condition: str | None) -> SampledRows:
         """Return the rows that satisfy a condition of PostgreSQL; all, if DuckDB does not understand it."""

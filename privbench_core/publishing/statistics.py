@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -16,19 +17,16 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from privbench_core.backends.postgres.analyze import (
-    column_statistics,
-    element_statistics,
-)
+from privbench_core.backends.postgres.analyze import column_statistics, element_statistics
 from privbench_core.backends.postgres.ddl import create_schema_sql, qualified, quote_text
 from privbench_core.backends.postgres.index_parts import IndexParts, index_parts
 from privbench_core.backends.postgres.load import array_literal, copy_text, spelled
-from privbench_core.backends.postgres.pages import NO_DUPLICATES, Stored, elements_of, heap_pages, index_pages, stored
+from privbench_core.backends.postgres.pages import NO_DUPLICATES, Stored, heap_pages, index_pages, stored
 from privbench_core.publishing.sampled import SampledRows
 from privbench_core.schema.tables import Schema, Table, split_name
 from privbench_core.schema.types.registry import SqlType, parse_sql_type
 
-SERVER_VERSION = 180_000  # the first that can restore statistics
+_SERVER_VERSION = 180_000  # of the server whose statistics these are
 _COMPUTED = 3  # bytes more of the length of a text that is computed than of one that is stored
 _LINES = 1000  # of COPY, whose length stands for all
 _HEADER = """\
@@ -43,7 +41,7 @@ _TRUNCATE = """\
 TRUNCATE {names};
 """
 _CALL = """\
-SELECT pg_restore_{kind}_stats('version', {version}, 'schemaname', {home}, 'relname', {name},
+SELECT pg_restore_attribute_stats('version', {version}, 'schemaname', {home}, 'relname', {name},
     {facts});"""
 _OF_TABLES = """
 SELECT pg_restore_relation_stats('version', {version}, 'schemaname', nspname::text, 'relname', relname::text,
@@ -80,7 +78,7 @@ def statistics_sql(schema: Schema, files: Mapping[str, Sequence[Path]]) -> str:
                 indexes += [f"({quote_text(home)}::regclass, {n}, {pages}, {held})" for n, (pages, held) in sizes]
                 columns += kept.expressions() if name == table.name else ()
     lists = [(_OF_TABLES, tables), (_OF_INDEXES, indexes)]
-    relations = [t.format(version=SERVER_VERSION, values=",\n    ".join(each)) for t, each in lists if each]
+    relations = [t.format(version=_SERVER_VERSION, values=",\n    ".join(each)) for t, each in lists if each]
     names = ", ".join(qualified(table.name, schema.schemas) for table in schema.tables)
     return "\n".join([_HEADER, create_schema_sql(schema), _TRUNCATE.format(names=names), *columns, *relations])
 
@@ -137,8 +135,7 @@ class _Kept:
         """Return the statement that restores statistics of a column."""
         home, own = split_name(name, self.schema.schemas)
         return _CALL.format(
-            kind="attribute",
-            version=SERVER_VERSION,
+            version=_SERVER_VERSION,
             home="current_schema()::text" if home is None else quote_text(home),
             name=quote_text(own),
             facts=", ".join(f"'{fact}', {value}" for fact, value in facts.items()),
@@ -170,7 +167,7 @@ class _Kept:
             facts["correlation"] = _real(found.correlation)
         return facts | (_elements(values) if is_array else {})
 
-    @property
+    @cached_property
     def declared(self) -> dict[str, str]:
         """The types of the columns in SQL, or names of enums."""
         named = {column.name: str(column.stored_type or column.sql_type) for column in self.table.columns}
@@ -181,9 +178,15 @@ class _Kept:
         expected = "text" if pa.types.is_string(values.type) else "bigint"
         return parse_sql_type(self.declared.get(name, expected))
 
+    @cached_property
+    def layout(self) -> dict[str, Stored]:
+        """How the values of each column are stored."""
+        return {name: stored(values, self.kind(name, values)) for name, values in self.sample.values.items()}
+
     def stored(self, name: str, values: pa.Array) -> Stored:
         """Return how the values of a column or an expression are stored."""
-        return stored(values, self.kind(name, values))
+        known = values is self.sample.values.get(name)
+        return self.layout[name] if known else stored(values, self.kind(name, values))
 
     def index_size(self, index: IndexParts) -> tuple[int, int]:
         """Return the pages of an index, and how many rows it holds."""
@@ -212,7 +215,7 @@ def _elements_in_order(array: str) -> list[tuple[bool, Any]]:
 
 
 def _elements(values: pa.Array) -> dict[str, str]:
-    found = element_statistics([elements_of(text) for text in values.drop_null().to_pylist()])
+    found = element_statistics([json.loads(text) for text in values.drop_null().to_pylist()])
     if found is None:
         return {}
     return {

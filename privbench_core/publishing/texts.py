@@ -21,6 +21,7 @@ from privbench_core.backends.postgres.ddl import (
     qualified,
     quote_text,
     sql_type,
+    vacuum_sql,
 )
 from privbench_core.backends.postgres.load import copy_text
 from privbench_core.publishing.figures import JOIN, ONE_WAY, SIZE, TWO_WAY
@@ -58,7 +59,7 @@ def psql_script(schema: Schema, tables: Entries) -> str:
         "\\set ON_ERROR_STOP on\n"
         "BEGIN;\n\n"
         f"{create_tables_sql(schema)}\n{copies}\n{create_keys_sql(schema)}\n"
-        "COMMIT;\nANALYZE;\n"
+        f"COMMIT;\n{vacuum_sql(schema)}"
     )
 
 

@@ -1,4 +1,4 @@
-"""A check as JUnit XML, which CI services show: a test case for the tables, each query, and the run times."""
+"""A check as JUnit XML, which CI services show: a test case for the tables, each query, and limited run times."""
 
 from __future__ import annotations
 
@@ -10,24 +10,27 @@ from privbench_core.explain.check import CheckResult
 
 def cases_of(result: CheckResult) -> list[tuple[str, list[str], float, str]]:
     """Return name, problems, run time in seconds, and remark of each test case."""
-    rows = sum(found or 0 for _, found in result.tables.values())
-    cases = [("tables", result.wrong_tables, 0.0, f"{len(result.tables)} tables, {rows:,} rows")]
+    only = any(table.statistics_only for table in result.tables)
+    rows = sum(table.rows if only else table.found or 0 for table in result.tables)
+    held = f"statistics of {rows:,} rows: queries are planned and not run" if only else f"{rows:,} rows"
+    cases = [("tables", result.wrong_tables, 0.0, f"{len(result.tables)} tables, {held}")]
     for query in result.queries:
         now, before = query.now, query.before
         remark = f"cost {now.cost:.2f}" if now else f"failed: {query.failed}"
         if now and before:
             limit = result.limits["cost_ratio"]
-            remark += f" {'<=' if now.cost <= before.cost * limit else '>'} {before.cost:.2f} * {limit:.0%}"
+            sign = "<=" if now.cost <= query.cost_before * limit else ">"
+            remark += f" {sign} {query.cost_before:.2f} * {limit:.0%}"
         elif now and result.baseline:
             remark += ", not in the baseline"
-        changed = [*query.flips] if not result.problems[query.name] else []  # else they are among the problems
-        remark = "; ".join([remark, *(f"plan changed: {flip}" for flip in changed)])
+        problems = result.problems[query.name]
+        remark = "; ".join([remark, *(f"plan changed: {flip}" for flip in query.flips if flip not in problems)])
         seconds = (now.milliseconds or 0) / 1000 if now else 0.0
-        cases.append((query.name, result.problems[query.name], seconds, remark))
-    figure, missed = result.figures["time_ratio"], result.missed.get("time_ratio")
-    if figure is not None:
-        remark = f"median ratio {figure:.2f} {'>' if missed else '<='} {result.limits['time_ratio']:.2f}"
-        cases.append(("run times", [remark] if missed else [], 0.0, remark))
+        cases.append((query.name, problems, seconds, remark))
+    figure, allowed = result.figures["time_ratio"], result.limits.get("time_ratio")
+    if figure is not None and allowed is not None:
+        remark = f"median ratio {figure:.2f} {'>' if figure > allowed else '<='} {allowed:.2f}"
+        cases.append(("run times", [remark] if figure > allowed else [], 0.0, remark))
     return cases
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from inspect import signature
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from scipy import stats
@@ -24,6 +26,8 @@ from privbench_core.pipeline.replicates import make_replicates
 from privbench_core.publishing.bundle import MANIFEST, README, Bundle, read_bundle, write_bundle
 from privbench_core.publishing.figures import JOIN, TWO_WAY, FidelityFigure
 from privbench_core.publishing.replicates import Distances, add_replicates
+from privbench_core.schema.columns import Column, ColumnType
+from privbench_core.schema.tables import Table
 from privbench_core.spec.load import load_spec
 from privbench_core.workload.statements import Workload
 from tests.conftest import Town
@@ -80,7 +84,7 @@ def test_an_interval_is_a_factor_by_student_and_one_row(town: Town, tmp_path: Pa
     (found,) = intervals_of(with_persons(tmp_path, town, numbers), Workload.of([PERSONS])).intervals
     logs = [math.log((number + 1) / (all_of_them + 1)) for number in numbers]
     error = math.hypot(math.sqrt(sum(each**2 for each in logs) / 8), 1 / (all_of_them + 1))
-    factor = math.exp(stats.t.ppf(0.975, 8) * error)
+    factor = math.exp(stats.t.ppf(0.975, 4) * error)
     assert (found.answer, found.joins, found.widened) == (all_of_them, 0, None)
     assert found.low == math.floor((all_of_them + 1) / factor - 1)
     assert found.high == math.ceil((all_of_them + 1) * factor - 1)
@@ -178,3 +182,14 @@ def test_what_gives_no_honest_error_bars_is_refused(
 def test_nobody_can_choose_the_noise_of_replicates() -> None:
     given = {*signature(make_replicates).parameters, *signature(privbench.replicate).parameters}
     assert given == {"spec", "bundle", "number", "progress"}  # a seeded one must not get near rows that may be private
+
+
+def test_answers_of_public_tables_are_exact(town: Town, tmp_path: Path) -> None:
+    year = Table("year", (Column("n", ColumnType.INTEGER),), ("n",), public=True)
+    schema = replace(town.schema, tables=(*town.schema.tables, year))
+    tables = town.tables | {"year": pa.table({"n": [1999, 2000]})}
+    bundle = read_bundle(write_bundle(tmp_path / "bundle", schema, tables, {}))
+    add_replicates(bundle, [tables] * 5, dict)
+    (found,) = intervals_of(read_bundle(bundle.path), Workload.of(["SELECT n FROM year"])).intervals
+    assert (found.low, found.high, found.widened) == (2, 2, 1.0)
+    assert not (bundle.path / "replicates/1/year.parquet").exists()

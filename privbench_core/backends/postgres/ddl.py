@@ -69,6 +69,15 @@ def create_tables_sql(schema: Schema) -> str:
     return "\n".join(part for part in parts if part)
 
 
+def vacuum_sql(schema: Schema) -> str:
+    """Return the statement after which queries are planned as in a database in use, where autovacuum has been.
+
+    It leaves statistics, and says which pages all can see: else PostgreSQL takes index-only scans for expensive.
+    """
+    stored = (view.name for view in schema.views if view.materialized)
+    return f"VACUUM (ANALYZE) {', '.join(qualified(name, schema.schemas) for name in (*schema.by_name, *stored))};\n"
+
+
 def create_keys_sql(schema: Schema) -> str:
     """Return primary, unique and foreign keys, indexes, counters, comments and views: for after the rows."""
     tables, schemas = schema.sampling_order, schema.schemas

@@ -16,7 +16,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from privbench_core.backends.loading import Files, Loaded, refuse_tables
-from privbench_core.backends.postgres.ddl import create_keys_sql, create_tables_sql, name_list, qualified
+from privbench_core.backends.postgres.ddl import create_keys_sql, create_tables_sql, name_list, qualified, vacuum_sql
 from privbench_core.errors import PublishError, SourceError
 from privbench_core.schema.columns import Column
 from privbench_core.schema.tables import Schema, Table
@@ -37,9 +37,9 @@ def load_postgres(schema: Schema, files: Files, target_url: str, *, replace: boo
         names = {table: qualified(table, schema.schemas) for table in files}
         rows = {table: _copy(connection, schema.table(table), name, files[table]) for table, name in names.items()}
         connection.execute(create_keys_sql(schema))
-        stored = (qualified(view.name, schema.schemas) for view in schema.views if view.materialized)
-        for name in (*names.values(), *stored):
-            connection.execute(f"ANALYZE {name}")
+        connection.commit()
+        connection.autocommit = True  # VACUUM runs in no transaction
+        connection.execute(vacuum_sql(schema))
         return Loaded(rows)
 
 

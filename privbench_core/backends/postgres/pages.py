@@ -10,7 +10,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -81,22 +80,10 @@ def stored(values: pa.Array, kind: SqlType | None) -> Stored:
         lengths = lengths + _JSON_HEADER + _JSON_PAIR * pc.count_substring(values, ":").fill_null(0).to_numpy()
     if kind is not None and kind.is_array:
         element = _FIXED.get(kind.name.removesuffix("[]"))
-        arrays = [elements_of(text or "[]") for text in values.to_pylist()]
+        arrays = [json.loads(text or "[]") for text in values.to_pylist()]
         held = [sum(element[0] if element else _text_bytes(each) for each in array) for array in arrays]
         lengths = np.array([_ARRAY_HEADER + (_ARRAY_BOUNDS + size if size else 0) for size in held], np.int64)
     return Stored(np.where(lengths < _SHORT, lengths + 1, lengths + 4), present, None)
-
-
-def elements_of(array: str) -> list[Any]:
-    """Return the elements of a JSON array of any number of dimensions, in one list.
-
-    >>> elements_of('[["a", null], ["b", "c"]]')
-    ['a', None, 'b', 'c']
-    """
-    found: list[Any] = json.loads(array)
-    while any(isinstance(each, list) for each in found):
-        found = [inner for each in found for inner in (each if isinstance(each, list) else [each])]
-    return found
 
 
 def _text_bytes(text: str | None) -> int:
