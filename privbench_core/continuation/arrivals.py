@@ -64,8 +64,9 @@ def shifted(values: pa.Array, days: int) -> pa.Array:
 def end_of_time(times: Iterable[Ints]) -> int:
     """Return the midnight at which a database ends, in microseconds: most of its tables end in the week before.
 
-    Where as many end in other weeks, rows decide. Noise scatters some dates of a bundle far beyond its end. So a table
-    ends with its last week that has not much fewer rows than a typical one, as the quarter of a year before it.
+    Rows decide where as many end in other weeks, and between the days of a week. Noise scatters some dates of a bundle
+    far beyond its end. So a table ends with its last week that has not much fewer rows than a typical one, as the
+    quarter of a year before it.
 
     Args:
         times: Of the rows of each dated table; not all of them empty.
@@ -86,4 +87,6 @@ def end_of_time(times: Iterable[Ints]) -> int:
         weights.append(len(days))
     last_days, rows = np.array(ends), np.array(weights)
     sharing = (last_days <= last_days[:, None]) & (last_days > last_days[:, None] - _WEEK)
-    return int(last_days[np.lexsort((sharing @ rows, sharing.sum(axis=1)))[-1]]) * DAY
+    near = sharing[np.lexsort((sharing @ rows, sharing.sum(axis=1)))[-1]]
+    days, which = np.unique(last_days[near], return_inverse=True)
+    return int(days[np.bincount(which, rows[near]).argmax()]) * DAY
