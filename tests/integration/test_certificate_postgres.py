@@ -14,7 +14,7 @@ from privbench_core.api import explain_plans
 from privbench_core.cli import app
 from privbench_core.errors import PublishError
 from privbench_core.explain.comparison import RunTimeSettings, compare_plans
-from privbench_core.explain.decisions import Choice, Decision, DecisionSettings, Way, decide
+from privbench_core.explain.decisions import Choice, Decision, Decisions, DecisionSettings, Way, decide
 from privbench_core.explain.session import both_loaded
 from privbench_core.publishing.bundle import write_bundle
 from privbench_core.spec.load import load_spec
@@ -182,6 +182,10 @@ def test_a_decision_is_clear_or_not_and_has_a_winner():
     assert Decision(choice, (slow, fast), (slower, fast)).same_winner
     assert not Decision(choice, (slow, fast), (fast, slow)).same_winner
     assert not Decision(choice, (slow, slower), (fast, slow)).clear
+    turned, tied = (Decision(choice, (slow, fast), b) for b in ((fast, slow), ((1.0, 5.0), (0.9, 4.0))))
+    straight = Decision(choice, (slow, fast), (slow, fast))
+    found = Decisions((turned, tied, straight), 3, (), DecisionSettings())
+    assert (found.reversed, found.same_winner) == ((turned,), pytest.approx(2 / 3))
     hopeless = Decision(choice, (slow, (math.inf,)), (slow, (math.inf,)))
     assert hopeless.clear
     assert hopeless.to_dict()["source"] == (10.5, None)
