@@ -48,6 +48,7 @@ from benchmarks import (
     strangers,
     tightness,
     tpch,
+    workload_steers,
 )
 from benchmarks.measure import Runs
 from privbench_core.errors import PrivbenchError
@@ -76,7 +77,7 @@ def main() -> int:
     )
     names += ("tpch", "evaluation", "orchestration", "ledger", "scale", "spec_errors", "tightness", "attacks")
     names += ("append", "certificate", "first_hour", "rows_out", "whole", "engines", "differences", "bounds")
-    names += ("error_bars", "statistics")
+    names += ("error_bars", "statistics", "workload_steers")
     parser.add_argument("which", nargs="?", choices=names, help="default: everything")
     parser.add_argument("--data", type=Path, help="data folder (default: $PRIVBENCH_DATA, else ../shared/data)")
     parser.add_argument("--seeds", type=int, help="runs per figure (default: 3, or 1 where a run takes minutes)")
@@ -97,8 +98,8 @@ def main() -> int:
         "--databases",
         nargs="+",
         default=(),
-        help="for append, bounds, certificate, error_bars, first_hour, relationships, refinement, rows_out and"
-        " statistics (default: all)",
+        help="for append, bounds, certificate, error_bars, first_hour, relationships, refinement, rows_out,"
+        " statistics and workload_steers (default: all)",
     )
     parser.add_argument("--no-csv", action="store_true", help="for rows_out and whole: no rows for psql in the bundles")
     parser.add_argument("--no-bundle", action="store_true", help="for rows_out: draw rows, and neither check nor write")
@@ -174,6 +175,10 @@ def main() -> int:
         "certificate": partial(
             certificate.run, runs(certificate.RUNS), given.data, given.databases or certificate.DATABASES
         ),
+        **{
+            f"workload_steers/{name}": partial(workload_steers.run, name, runs(workload_steers.RUNS), given.data)
+            for name in given.databases or workload_steers.DATABASES
+        },
         "tightness": partial(tightness.run, progress=_tell),
         "attacks": partial(attacks.run, progress=_tell),
     }

@@ -40,6 +40,7 @@ from privbench_core.profiles.profile import Profile
 from privbench_core.publishing.dry_load import refuse_unloadable
 from privbench_core.sampling.ranges import can_be_cut
 from privbench_core.schema.checks import unenforced_checks
+from privbench_core.schema.queried import UNQUERIED
 from privbench_core.schema.tables import Schema
 from privbench_core.schema.types.numeric import as_number
 from privbench_core.spec.load import load_spec
@@ -87,6 +88,7 @@ def show_plans(
             "cohort": cohort_as_data(spec, account),
             "unenforced_checks": list(unenforced),
             "refreshes": refreshes_as_data(spec, account),
+            "steered_by_workload": _numbers_queried(plans[0]),
             "keys_inside_of_a_unit": inside,
             "drawn_in_one_piece": whole_tables,
             "stability_above_one": {reach.subject: reach.stability for reach in reaches},
@@ -105,6 +107,11 @@ def show_plans(
     show(title, headers, shares, footer=["run's share of lifetime", "", *whole])
     free = sum(not step.reads for step in plans[0].steps)
     say(f"{free} more steps (models, rows, checks and the bundle) read no private row and cost nothing.")
+    if spec.workload and plans[0].queried:
+        touched = ", ".join(f"{number:,} {kind}" for kind, number in _numbers_queried(plans[0]).items())
+        name = spec.workload.name
+        say(f"{name} steers the budget: what its queries touch counts in full, all else {UNQUERIED:g} times.")
+        say(f"They touch {touched}.")
     released = _released_rows(spec)
     report_noise(spec, plans, released)
     report_expectations(spec, plans, stated, released)
@@ -132,6 +139,14 @@ def show_plans(
     undeclared = [f"{plan.budget.epsilon:g}" for plan in plans if plan.budget.epsilon not in spec.epsilons]
     if undeclared:
         say(f"ε={undeclared[0]} is not among the spec's epsilons: privbench run needs --undeclared-epsilon for it.")
+
+
+def _numbers_queried(plan: Plan) -> dict[str, int]:
+    """Return how much a published workload touches; nothing if the plan is not steered by one."""
+    if plan.queried is None:
+        return {}
+    kinds = {"columns": plan.queried.columns, "pairs of them": plan.queried.pairs, "foreign keys": plan.queried.keys}
+    return {kind: len(found) for kind, found in kinds.items()}
 
 
 def _report_reaches(inside: Sequence[str], reaches: Sequence[Reach]) -> None:

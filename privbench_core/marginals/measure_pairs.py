@@ -43,6 +43,7 @@ from privbench_core.privacy.budget import Measure, Price, zero
 from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.queries import Distances, Marginal, SignProducts
 from privbench_core.schema.identity import Identity
+from privbench_core.schema.queried import UNQUERIED
 from privbench_core.tuning import TUNING
 
 Array = NDArray[np.float64]
@@ -52,13 +53,27 @@ OneWayCounts = Mapping[str, Array]
 
 @dataclass(frozen=True)
 class PairwiseFit:
-    """How a pairwise leaf spends its price; ``max_pairs`` is the most joints of a leaf, a public constant."""
+    """How a pairwise leaf spends its price.
+
+    Attributes:
+        max_pairs: The most joints of a leaf, a public constant.
+        queried: Pairs of columns that a published workload has together: errors of others count less. None if all
+            pairs count alike.
+    """
 
     max_pairs: int = MAX_PAIRS
+    queried: frozenset[frozenset[str]] | None = None
 
     def identity(self) -> Identity:
         """Return all that a release depends on."""
-        return {"max_pairs": self.max_pairs}
+        if self.queried is None:
+            return {"max_pairs": self.max_pairs}
+        return {"max_pairs": self.max_pairs, "queried": sorted(map(sorted, self.queried)), "unqueried": UNQUERIED}
+
+    def weights(self, pairs: Iterable[Pair]) -> Array:
+        """Return how much the errors of pairs count, shape (pairs,)."""
+        queried = self.queried
+        return np.array([1.0 if queried is None or frozenset(pair) in queried else UNQUERIED for pair in pairs])
 
     def fit(self, curator: Curator, one_way: OneWay, price: Price, ordered: Mapping[str, int]) -> MeasuredLeaf:
         """Measure a leaf over the columns of ``one_way``, for at most ``price``; see `find`.
@@ -116,14 +131,18 @@ class PairwiseFit:
             price = price.share(1 - TUNING.score_share)
             candidates = Candidates.of(pairs, scores, clean, ordered)
             noise = np.array([_clipping(curator, marginals, pair, price)[0] for pair in candidates.pairs])
+            weights = self.weights(candidates.pairs)
+            useful = candidates.useful * weights[:, None]
+            cells = candidates.cells * (noise * weights)[:, None]
+            others = (len(clean) - 1) * float(weights.mean())  # pairs that a column is in
 
             def selection(share: float) -> PairSelection:
-                return self.choose(curator, candidates.useful, candidates.cells * noise[:, None], price.share(share))
+                return self.choose(curator, useful, cells, price.share(share))
 
             def error(share: float) -> float:
                 """Return the expected L1 error over all pairs if ``share`` of what is left goes to joints."""
                 gain = selection(share).gain if share > 0 else 0.0
-                return ABSOLUTE * marginals.noise(price.share(1 - share)) * (len(clean) - 1) - gain
+                return ABSOLUTE * marginals.noise(price.share(1 - share)) * others - gain
 
             share = min(np.linspace(0, 1, GRID_STEPS).tolist(), key=error)
             chosen = selection(share).tables(candidates) if share > 0 else []
@@ -212,7 +231,8 @@ class PairwiseFit:
 
         Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
         """
-        weights = np.array([table.cells for table in tables]) ** (2 / 3)  # least sum of expected L1 errors
+        cells = np.array([table.cells for table in tables])
+        weights = (cells * self.weights(table.pair for table in tables)) ** (2 / 3)  # least sum of expected L1 errors
         measured, gains = {}, [1.0] * (not tables)
         for table, share in zip(tables, (weights / weights.sum()).tolist(), strict=True):
             groups = (table.coarsenings[0].groups, table.coarsenings[1].groups)

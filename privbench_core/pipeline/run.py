@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from privbench_core.errors import SpecError
-from privbench_core.files import file_name
 from privbench_core.pipeline.executor import Executor, Progress
-from privbench_core.pipeline.plans import plan_for, refuse_undeclared, run_name
+from privbench_core.pipeline.plans import plan_for, public_workload, refuse_undeclared, run_name
 from privbench_core.pipeline.record import read_manifests, run_label, write_manifests
 from privbench_core.pipeline.runner import Made, Release, Run, Runner
 from privbench_core.pipeline.status import ReleaseState
@@ -21,9 +20,6 @@ from privbench_core.privacy.noise import NoiseSource
 from privbench_core.publishing.verdicts import Verdict
 from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Key, Plan, StepKind
-
-if TYPE_CHECKING:
-    from privbench_core.workload.statements import Workload
 
 
 @dataclass(frozen=True)
@@ -154,19 +150,3 @@ def fidelity_of(made: Mapping[Key, Made]) -> tuple[tuple[Verdict, ...], tuple[st
 
 def _published(made: Mapping[Key, Made]) -> Mapping[str, Any]:
     return next((step.release.artifact.data for key, step in made.items() if key[0] == StepKind.PUBLISH.value), {})
-
-
-def public_workload(spec: Spec) -> dict[str, Workload]:
-    """Return the queries that a spec has published, by the name that they get in a bundle; empty if it declares none.
-
-    They are read before anything is spent.
-
-    Raises:
-        SourceError: The file cannot be read, or holds no queries.
-    """
-    if spec.workload is None:
-        return {}
-    from privbench_core.workload.statements import read_workload  # brings in sqlglot, for those who have a workload
-
-    workload = read_workload(spec.workload)
-    return {file_name(spec.workload.stem): replace(workload, hide_literals=spec.literals == "hide")}

@@ -13,6 +13,7 @@ from privbench_core.schema.columns import Column, EnumType, Generated
 from privbench_core.schema.constraints import Check, Dependency, ForeignKey, Index, reachable
 from privbench_core.schema.documents import Leaf, find_leaf
 from privbench_core.schema.partitions import Partitioning
+from privbench_core.schema.queried import Queried
 
 if TYPE_CHECKING:
     import numpy as np
@@ -238,6 +239,7 @@ class Schema:
         schemas: The schemas of PostgreSQL that it is spread over; empty for the one that is current. Tables and enums
             of all but the first are called ``schema.name``.
         views: Each after those that it reads.
+        queried: What a published workload touches, where plans spend more; None if all counts alike.
     """
 
     name: str
@@ -246,6 +248,7 @@ class Schema:
     enums: tuple[EnumType, ...] = ()
     schemas: tuple[str, ...] = ()
     views: tuple[View, ...] = ()
+    queried: Queried | None = None
 
     @cached_property
     def by_name(self) -> dict[str, Table]:

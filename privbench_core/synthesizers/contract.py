@@ -23,6 +23,7 @@ from privbench_core.errors import InternalError
 from privbench_core.privacy.budget import Budget, Price
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.schema.identity import Identity
+from privbench_core.schema.queried import Queried
 from privbench_core.schema.tables import Schema
 from privbench_core.spec.model import FidelityPolicy
 from privbench_core.synthesizers.artifact import Artifact, PartFiles
@@ -164,12 +165,14 @@ class Plan:
         steps: Inputs before the steps that use them.
         joints: Whether its models converge to joint distributions as the budget grows. A plan that holds no joints by
             design says so, and is held to numbers of rows, one-way marginals, fanout and popularity alone.
+        queried: What a published workload touches, if the plan spends more there.
     """
 
     synthesizer: str
     budget: Budget
     steps: tuple[Step, ...]
     joints: bool = True
+    queried: Queried | None = None
 
     def __post_init__(self) -> None:
         seen: set[Key] = set()

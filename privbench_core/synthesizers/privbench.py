@@ -8,13 +8,14 @@ involved; a small share is kept for validation.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
 
 from privbench_core.links.fanout import Fanout
 from privbench_core.links.measure_children import PAIRS
 from privbench_core.links.measure_fanout import fit_fanout
+from privbench_core.marginals.measure_pairs import PairwiseFit
 from privbench_core.marginals.measure_spn import PairwiseSPN
 from privbench_core.privacy.budget import Budget, Price
 from privbench_core.profiles.measure_profile import Network
@@ -68,13 +69,14 @@ class SharedOptions(LinkOptions):
     profile: float = 0.5
     beta: float = 10_000
 
-    def network(self, _: str, ordered: Mapping[str, int]) -> Network:
+    def network(self, schema: Schema, table: str, ordered: Mapping[str, int]) -> Network:
         """Return what models a table of this name, given `ordered_codes` of its columns."""
-        return PairwiseSPN(ordered, beta=self.beta)
+        queried = schema.queried.pairs_within(table) if schema.queried else None
+        return PairwiseSPN(ordered, beta=self.beta, leaf=PairwiseFit(queried=queried or None))
 
     def learn(self, schema: Schema, table: Table, price: Price) -> list[Step]:
         """Return the steps that learn the attributes of a private table."""
-        return learn_steps(schema, table, price, self.profile, partial(self.network, table.name))
+        return learn_steps(schema, table, price, self.profile, partial(self.network, schema, table.name))
 
 
 class PrivBench:
@@ -107,15 +109,18 @@ def network_plan(name: str, schema: Schema, budget: Budget, options: LinkOptions
     steps = [step for table in schema.private_tables for step in learn(table, prices.tables[table.name])]
     keys = sorted(prices.links, key=lambda key: not key.owner)
     steps += [link(schema, key, prices.links[key]) for key in keys]
-    return whole_plan(name, schema, budget, steps, prices.validation)
+    return replace(whole_plan(name, schema, budget, steps, prices.validation), queried=schema.queried)
 
 
 def network_prices(schema: Schema, budget: Budget, options: LinkOptions) -> Prices:
-    """Return how a plan of networks divides a budget: γ to tables, the rest to keys, by numbers of attributes."""
+    """Return how a plan of networks divides a budget: γ to tables, the rest to keys, by numbers of attributes.
+
+    What no query of a published workload touches counts less (`Queried`).
+    """
     measuring, validation, deltas = divided(schema, budget, options.validation)
     keys = [key for table in schema.sampling_order if not table.public for key in table.foreign_keys]
     gamma = options.gamma if keys else 1.0
-    tables = {table.name: len(table.attributes) + 1 for table in schema.private_tables}
+    tables = {table.name: _table_size(schema, table) for table in schema.private_tables}
     links, for_links = {key: _link_size(schema, key) for key in keys}, measuring.share(1 - gamma)
     return Prices(
         {
@@ -156,6 +161,13 @@ def fanout_step(schema: Schema, key: ForeignKey, price: Price, fit: Callable[...
     return link_step(schema, key, price, run, PAIRS.identity())
 
 
+def _table_size(schema: Schema, table: Table) -> float:
+    """Weight of a table in sharing out γ: its attributes, and one for its rows."""
+    if schema.queried is None:
+        return 1 + len(table.attributes)
+    return schema.queried.weight(table.name, (column.name for column in table.attributes))
+
+
 def _link_size(schema: Schema, key: ForeignKey) -> float:
     """Weight of a key in sharing out 1 - γ: the attributes it may relate.
 
@@ -164,10 +176,11 @@ def _link_size(schema: Schema, key: ForeignKey) -> float:
     """
     table, parent = schema.table(key.child), schema.table(key.parent)
     own = len(table.attributes)
+    weight = 1.0 if schema.queried is None else schema.queried.weight_of_key(key.name)
     if determined(schema, key):
-        return 1 + (own if key.optional else 0)
+        return weight * (1 + (own if key.optional else 0))
     if key.owner and not own:
-        return TUNING.degrees * (1 + len(parent.attributes))
+        return weight * TUNING.degrees * (1 + len(parent.attributes))
     if table.owner_key is not None and completes_junction(schema, key):
-        return 1 + own + len(schema.table(table.owner_key.parent).attributes) + len(parent.attributes)
-    return 1 + own + (1 if parent.public else len(parent.attributes))
+        return weight * (1 + own + len(schema.table(table.owner_key.parent).attributes) + len(parent.attributes))
+    return weight * (1 + own + (1 if parent.public else len(parent.attributes)))

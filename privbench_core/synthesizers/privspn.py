@@ -34,7 +34,7 @@ class Options(SharedOptions):
     gamma2: float = 0.5
     iterations: int = 2
 
-    def network(self, table: str, ordered: Mapping[str, int]) -> Network:
+    def network(self, _: Schema, table: str, ordered: Mapping[str, int]) -> Network:
         """See `SharedOptions.network`."""
         rates = self.alpha, self.beta, self.gamma1, self.gamma2, self.iterations
         return HistogramSPN(frozenset(ordered), *rates, rng=structure_rng(table))
