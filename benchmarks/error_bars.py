@@ -33,7 +33,7 @@ from privbench_core.workload.engine import Engine, UnansweredError
 from privbench_core.workload.statements import Workload, read_sam_workload, read_workload
 
 RUNS = Runs(1, (0.8, 3.2))
-DATABASES = ("adult", "stats", "football")
+DATABASES = ("adult", "stats", "football", "epidemic")
 REPLICATES = 10
 _TIMEOUT = 10.0  # seconds of a query
 

@@ -18,7 +18,7 @@ from privbench_core.continuation.world import World, owner_rows
 from privbench_core.schema.tables import Table
 from privbench_core.schema.types.durations import DAY
 
-_NEAREST = 64  # rows of about the same age among which a counterpart is chosen
+_NEAREST = 128  # rows of about the same age among which a counterpart is chosen
 _FEW_VALUES = 32  # of a column that counterparts should agree in
 _COMPARED = 8  # rows of a unit that decide on its counterpart
 _OLDER, _MORE = 0.5, 1.5  # cost of an age, or of a number of rows so far, that is twice as large

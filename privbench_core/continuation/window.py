@@ -7,25 +7,23 @@ unique is new.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from privbench_core.columns.row_constraints import NOT_APPLICABLE, VIOLATED, computed, verdicts
+from privbench_core.columns.row_constraints import computed
 from privbench_core.continuation.arrivals import UNDATED, Ints, is_calendar, shifted
 from privbench_core.continuation.fresh import made_unique
 from privbench_core.continuation.matching import Counterparts
-from privbench_core.continuation.world import TableRows, World, owner_rows, repeated_columns
+from privbench_core.continuation.world import TableRows, World, owner_rows
 from privbench_core.errors import PublishError
-from privbench_core.guards import SAMPLE_ROWS
 from privbench_core.sampling.constraints import row_rules
 from privbench_core.sampling.row_groups import common_numbers
-from privbench_core.schema.columns import ColumnType
 from privbench_core.schema.constraints import ForeignKey
-from privbench_core.schema.row_constraints import DatePart, PartOfDate
+from privbench_core.schema.row_constraints import PartOfDate
 from privbench_core.schema.tables import Table
 from privbench_core.schema.types.durations import DAY
 
@@ -33,7 +31,6 @@ Masks = dict[str, np.ndarray]
 
 _WEEK = 7
 _RECENT = 13  # weeks at the end of the bundle, each of which is a template once before any is again
-_TELLING = 20  # rows from which a number is taken to be a part of a date
 
 
 @dataclass(frozen=True)
@@ -172,7 +169,7 @@ class _Maker:
         parents = {key: rows[order] for key, rows in parents.items()}
         taken = here.rows.take(pa.array(template)).combine_chunks()
         columns = {name: _flat(taken.column(name)) for name in taken.column_names}
-        self._move_dates(table, here.rows, columns)
+        self._move_dates(table, here.parts, columns)
         kept, settled = np.ones(len(template), dtype=bool), set[str]()
         for key in keys:
             referred = here.parents[key][template] >= 0
@@ -259,7 +256,7 @@ class _Maker:
         """Take the values of columns that repeat one of the row that is referred to from that row, as templates do."""
         here, there = self.world.tables[key.child], self.so_far[key.parent].rows
         before, now = (pa.array(each, mask=each < 0) for each in (here.parents[key][template], rows))
-        for name, of in repeated_columns(self.world, key).items():
+        for name, of in here.repeated[key].items():
             repeats = pc.equal(
                 _flat(here.rows.column(name).take(pa.array(template))), _flat(there.column(of).take(before))
             )
@@ -274,12 +271,12 @@ class _Maker:
         picked = first + (self.rng.random(len(wanted)) * (last - first)).astype(np.int64)
         return np.where(found, np.append(order, -1)[np.where(found, picked, -1)], -1)
 
-    def _move_dates(self, table: Table, base: pa.Table, columns: dict[str, pa.Array]) -> None:
+    def _move_dates(self, table: Table, parts: Sequence[PartOfDate], columns: dict[str, pa.Array]) -> None:
         """Move dates, and compute what columns say of them."""
         for column in table.columns:
             if is_calendar(column) and column.name not in table.referring_columns:
                 columns[column.name] = shifted(columns[column.name], self.shift)
-        for part in parts_of_dates(table, base):
+        for part in parts:
             columns[part.column] = computed(table, part, columns)
 
     def _keep(
@@ -355,21 +352,6 @@ def _referred(world: World, tables: list[Table], cloned: Masks) -> tuple[Masks, 
                 within[key.parent][there[same]] = True
                 across[key.parent][there[~same]] = True
     return within, across
-
-
-def parts_of_dates(table: Table, rows: pa.Table) -> list[PartOfDate]:
-    """Return which columns of a table are parts of its dates (the year of an invoice), in every row of a sample."""
-    numbers = [c.name for c in table.columns if c.type is ColumnType.INTEGER and c.name not in table.referring_columns]
-    dates = [c.name for c in table.columns if is_calendar(c)]
-    sample = rows.slice(max(0, rows.num_rows - SAMPLE_ROWS))
-    values = {name: sample.column(name) for name in (*numbers, *dates)}
-    found: dict[str, PartOfDate] = {}
-    for number in numbers:
-        for part in (PartOfDate(number, date, part) for date in dates for part in DatePart):
-            judged = verdicts(table, part, values)
-            if VIOLATED not in judged and (judged != NOT_APPLICABLE).sum() >= _TELLING:
-                found.setdefault(number, part)
-    return list(found.values())
 
 
 def _emptied(table: Table, key: ForeignKey, columns: Mapping[str, pa.Array], rows: np.ndarray) -> dict[str, pa.Array]:

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 
-from privbench_core.continuation.arrivals import UNDATED, Ints, arrival_column, end_of_time, is_calendar, microseconds
+from privbench_core.continuation.arrivals import UNDATED, Ints, arrival_column, end_of_time, microseconds
+from privbench_core.continuation.rules import parts_of_dates, repeated_columns
 from privbench_core.errors import PublishError
-from privbench_core.guards import SAMPLE_ROWS
 from privbench_core.publishing.bundle import Bundle
 from privbench_core.sampling.row_groups import common_numbers
 from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.row_constraints import PartOfDate
 from privbench_core.schema.tables import Schema, Table
-
-_AGREEMENT = 0.9  # of columns beyond chance (Cohen's kappa) from which one repeats the other
 
 
 @dataclass(frozen=True)
@@ -30,6 +29,8 @@ class TableRows:
         time: When it came, in microseconds since 1970, shape (rows,).
         unit: Number of its unit (`Schema.unit_numbers`), shape (rows,); -1 in public tables.
         parents: The row that it refers to, by key, each of shape (rows,); -1 for NULL.
+        parts: Columns that are parts of its dates.
+        repeated: By key, columns that repeat one of the row that it refers to, with that column.
     """
 
     rows: pa.Table
@@ -38,6 +39,8 @@ class TableRows:
     time: Ints
     unit: Ints
     parents: Mapping[ForeignKey, Ints]
+    parts: Sequence[PartOfDate]
+    repeated: Mapping[ForeignKey, Mapping[str, str]]
 
     def __len__(self) -> int:
         return int(self.rows.num_rows)
@@ -98,7 +101,12 @@ def read_world(bundle: Bundle) -> World:
         owners = None if key is None else (parents[table.name][key], tables[key.parent].unit)
         unit = np.full(number, -1) if table.public else schema.unit_numbers(table.name, number, owners)
         own = named.get(table.name, np.full(number, UNDATED)) != UNDATED
-        found = (own, time[table.name], unit, parents[table.name])
+        keys = parents[table.name]
+        repeated = (
+            {} if table.public else {key: repeated_columns(schema, key, read, rows) for key, rows in keys.items()}
+        )
+        parts = [] if table.public else parts_of_dates(table, read[table.name])
+        found = (own, time[table.name], unit, keys, parts, repeated)
         tables[table.name] = TableRows(read[table.name], dated[table.name], *found)
     begins = [int(found[found != UNDATED].min()) for found in named.values() if (found != UNDATED).any()]
     base = {name: len(rows) for name, rows in tables.items()}
@@ -144,31 +152,3 @@ def owner_rows(table: Table, rows: TableRows) -> Ints:
     """Return the row that owns each row, shape (rows,); -1 for rows without an owner."""
     key = table.owner_key
     return np.full(len(rows), -1) if key is None else rows.parents[key]
-
-
-def repeated_columns(world: World, key: ForeignKey) -> dict[str, str]:
-    """Return columns of rows that repeat a column of the row that a key refers to, with that column.
-
-    The currency of an order is that of its customer, the amount of a payment the total of its order: in a sample of the
-    rows of the bundle they agree far more often than two columns of such values would by chance.
-    """
-    table, above = world.schema.table(key.child), world.schema.table(key.parent)
-    child, parent = world.tables[key.child], world.tables[key.parent]
-    keys = {name for group in (table.primary_key, *table.unique) for name in group} | table.referring_columns
-    columns = [column for column in table.columns if column.name not in keys and not is_calendar(column)]
-    others = [column for column in above.columns if column.name not in key.parent_columns]
-    rows = np.arange(max(0, world.base[key.child] - SAMPLE_ROWS), world.base[key.child])
-    rows = rows[child.parents[key][rows] >= 0]
-    found: dict[str, str] = {}
-    for column in columns if len(rows) else ():
-        here = child.rows.column(column.name).take(pa.array(rows))
-        for other in (other for other in others if other.arrow_type == column.arrow_type):
-            there = parent.rows.column(other.name).take(pa.array(child.parents[key][rows]))
-            numbers, beside = common_numbers([here], [there], (len(rows), len(rows)))
-            both = (numbers >= 0) & (beside >= 0)
-            size = int(max(numbers.max(), beside.max())) + 2
-            shares = [np.bincount(each[both], minlength=size) / max(1, both.sum()) for each in (numbers, beside)]
-            chance = float(shares[0] @ shares[1])
-            if both.any() and (numbers == beside)[both].mean() - chance > _AGREEMENT * (1 - chance) > 0:
-                found.setdefault(column.name, other.name)
-    return found

@@ -283,6 +283,7 @@ def _public(outside: Sequence[Candidate], unit: str, decided: Sequence[str]) -> 
         f"  # No foreign key leads from the tables below to {unit}, so their rows belong to no unit. Decide for each:"
     )
     yield "  # - Anyone may see its rows as they are: remove the # before its name."
+    yield "  # - It is not used, but belongs to the schema: add empty: true to its block, if no table refers to it."
     todo = "delete its block under tables and the foreign keys to it with their columns, or draft"
     yield f"  # - The benchmark can do without it: {todo} again with --leave-out TABLE,.."
     todo = "add to its block a foreign key that leads there, and domains for its columns"

@@ -56,6 +56,7 @@ SCHEMA = Schema(
                 Column("tags", T.JSON, sql_type="text[]", nullable=True),
                 Column("scan", T.BYTES, nullable=True),
                 Column("lasts", T.INTERVAL, nullable=True),
+                Column("kind", T.CATEGORY, sql_type="kind"),
             ),
             ("id",),
             (
@@ -91,9 +92,10 @@ SCHEMA = Schema(
 PLANS = pa.table({"code": ["basic", "full"], "price": [10, 20]})
 
 
-def club_tables(members: int = 150, seed: int = 0) -> dict[str, pa.Table]:
+def club_tables(members: int = 100, seed: int = 0) -> dict[str, pa.Table]:
     """All rows; times are whole seconds."""
     rng = np.random.default_rng(seed)
+    kind = rng.choice(["adult", "it's a child"], members, p=[0.7, 0.3])
     joined = np.sort(rng.integers(0, DAYS * 86_400, members))
     left = np.where(rng.random(members) < 0.2, (joined // 86_400 + rng.integers(1, 300, members)), DAYS)
     inviting = np.where(np.arange(members) > 0, (rng.random(members) * np.arange(members)).astype(int) + 1, 0)
@@ -121,7 +123,7 @@ def club_tables(members: int = 150, seed: int = 0) -> dict[str, pa.Table]:
             "id": np.arange(1, members + 1),
             "email": [f"m{n}@example.org" for n in range(members)],
             "plan": rng.choice(["basic", "full"], members),
-            "kind": rng.choice(["adult", "it's a child"], members, p=[0.8, 0.2]),
+            "kind": kind,
             "joined": _times(joined + start, pa.timestamp("us")),
             "left_on": pa.array((left + 19_723).astype(np.int32), mask=left >= DAYS).cast(pa.date32()),
             "invited_by": pa.array(inviting, mask=(inviting == 0) | (rng.random(members) < 0.5)),
@@ -138,6 +140,7 @@ def club_tables(members: int = 150, seed: int = 0) -> dict[str, pa.Table]:
             "tags": ["[\"a, 'b'\", null]" if n % 3 else None for n in range(number)],
             "scan": [b"\x00'\xff" if n % 2 else None for n in range(number)],
             "lasts": pa.array(lasts, mask=lasts % 7 == 0).cast(pa.duration("us")),
+            "kind": kind[booker],
         },
         "item": {
             "booking_id": np.repeat(numbers, lines),
@@ -153,7 +156,7 @@ def club_tables(members: int = 150, seed: int = 0) -> dict[str, pa.Table]:
     return {name: pa.table(columns).cast(SCHEMA.table(name).arrow_schema) for name, columns in raw.items()}
 
 
-def write_club(folder: Path, members: int = 150, seed: int = 0) -> Path:
+def write_club(folder: Path, members: int = 100, seed: int = 0) -> Path:
     """A bundle of it."""
     return write_bundle(folder, SCHEMA, club_tables(members, seed), {"created": "2026-01-01"})
 
