@@ -28,7 +28,6 @@ _OF_A_LIFE = re.compile(r"birth|born|dob|death|died", re.IGNORECASE)
 _WEEK = 7
 _QUARTER = 13  # weeks
 _SPARSE = 0.25  # rows of a week as a share of those of a typical one, below which they may be noise
-_REACHING = 0.25  # share of the dated rows in tables that reach the end of a database
 
 
 def is_calendar(column: Column) -> bool:
@@ -63,10 +62,11 @@ def shifted(values: pa.Array, days: int) -> pa.Array:
 
 
 def end_of_time(times: Iterable[Ints]) -> int:
-    """Return the midnight at which a database ends, in microseconds; tables of a quarter of its rows reach it.
+    """Return the midnight at which a database ends, in microseconds: most of its tables end in the week before.
 
-    Noise scatters some dates of a bundle far beyond its end. So a table ends with its last week that has not much fewer
-    rows than a typical one, as the quarter of a year before it.
+    Rows decide where as many end in other weeks, and between the days of a week. Noise scatters some dates of a bundle
+    far beyond its end. So a table ends with its last week that has not much fewer rows than a typical one, as the
+    quarter of a year before it.
 
     Args:
         times: Of the rows of each dated table; not all of them empty.
@@ -85,6 +85,8 @@ def end_of_time(times: Iterable[Ints]) -> int:
         last = weeks[busy][-1]
         ends.append(int(days[days // _WEEK == last].max()) + 1)
         weights.append(len(days))
-    order = np.argsort(ends)[::-1]
-    share = np.cumsum(np.asarray(weights)[order]) / sum(weights)
-    return int(ends[order[np.searchsorted(share, _REACHING)]]) * DAY
+    last_days, rows = np.array(ends), np.array(weights)
+    sharing = (last_days <= last_days[:, None]) & (last_days > last_days[:, None] - _WEEK)
+    near = sharing[np.lexsort((sharing @ rows, sharing.sum(axis=1)))[-1]]
+    days, which = np.unique(last_days[near], return_inverse=True)
+    return int(days[np.bincount(which, rows[near]).argmax()]) * DAY

@@ -252,6 +252,8 @@ def test_the_end_of_time_is_that_of_most_rows():
     tail = rng.integers(1000, 40_000, 300) * DAY
     assert end_of_time([np.append(body, [*tail, UNDATED])]) == 1000 * DAY
     assert end_of_time([body[body < 600 * DAY], body, np.array([5000 * DAY])]) == 1000 * DAY
+    short, ended = body[body > 800 * DAY], body[body < 900 * DAY]
+    assert end_of_time([ended, short, short[1:] - DAY]) == 1000 * DAY
 
 
 def test_unique_texts_keep_their_form():
