@@ -116,6 +116,7 @@ def _figures(found: Certificate) -> dict[str, str | float]:
         "choices": len(made.made),
         "clear": len(made.clear),
         "same winner": float("nan") if made.same_winner is None else made.same_winner,
+        "clear reversals": len(made.reversed),
     }
 
 

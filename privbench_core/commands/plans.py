@@ -61,9 +61,15 @@ def _show(certificate: Certificate) -> None:
     noise = plans.figures["time_noise"]
     show(title, ["", ">found", ">limit"], [*rows, ["noise of run times", f"{noise:.2f}" if noise else "-", ""]])
     _show_flips(plans)
+    if plans.emptied:
+        say(f"{len(plans.emptied)} queries find rows on the source alone, say by values that the bundle lacks.")
     said = f"Choices: {len(decisions.made)} of {decisions.found} measured, {len(decisions.clear)} with a clear gap"
     say(said + (f"; same winner in {decisions.same_winner:.1%} of those" if decisions.clear else ""))
-    for decision in [each for each in decisions.clear if not each.same_winner][:_NAMED]:
+    differing = [decision for decision in decisions.clear if not decision.same_winner]
+    if differing:
+        turned = len(decisions.reversed)
+        say(f"Of the others, {turned} of {len(differing)} have a clear gap in the other direction on the bundle.")
+    for decision in differing[:_NAMED]:
         say(f"- another winner on the bundle: query {decision.choice.number}, {decision.choice.alternative}")
 
 

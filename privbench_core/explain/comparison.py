@@ -126,6 +126,12 @@ class PlanComparison:
             **{name: None if summary is None else summary["median"] for name, summary in self.ratios.items()},
         }
 
+    @property
+    def emptied(self) -> list[int]:
+        """Numbers of the queries that find rows on the first database alone: often by values that the second lacks."""
+        rows = {query.number: [each.actual_rows for each in query.explained] for query in self.compared}
+        return [number for number, (first, second) in rows.items() if first and not second]
+
     @cached_property
     def ratios(self) -> dict[str, dict[str, float] | None]:
         """Summaries of `ComparedQuery.ratios`."""
@@ -151,6 +157,7 @@ class PlanComparison:
             "plan_similarity": float(np.mean(similar)) if times else None,
             "ratios": self.ratios,
             "failed": list(self.failed),
+            "emptied": self.emptied,
             "times": times,
         }
 

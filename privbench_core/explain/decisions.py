@@ -144,6 +144,11 @@ class Decisions:
         """Share of the clear decisions with the same winner on the bundle; None if none is clear."""
         return sum(decision.same_winner for decision in self.clear) / len(self.clear) if self.clear else None
 
+    @property
+    def reversed(self) -> tuple[Decision, ...]:
+        """The decisions that a bundle gets wrong: clear on both databases, with another winner."""
+        return tuple(d for d in self.clear if not d.same_winner and exceeds_noise(*d.bundle))
+
     def to_dict(self) -> dict[str, Any]:
         """Return the shares and every choice."""
         return {
@@ -151,6 +156,7 @@ class Decisions:
             "measured": len(self.made),
             "clear": len(self.clear),
             "same_winner": self.same_winner,
+            "reversed": len(self.reversed),
             "choices": [decision.to_dict() for decision in self.made],
             "failed": list(self.failed),
         }

@@ -14,7 +14,7 @@ from privbench_core.api import explain_plans
 from privbench_core.cli import app
 from privbench_core.errors import PublishError
 from privbench_core.explain.comparison import RunTimeSettings, compare_plans
-from privbench_core.explain.decisions import Choice, Decision, DecisionSettings, Way, decide
+from privbench_core.explain.decisions import Choice, Decision, Decisions, DecisionSettings, Way, decide
 from privbench_core.explain.session import both_loaded
 from privbench_core.publishing.bundle import write_bundle
 from privbench_core.spec.load import load_spec
@@ -125,6 +125,7 @@ def test_a_certificate_that_misses_thresholds_names_the_flips(spec, url):
     assert {"same_plan", "cost_ratio"} <= set(found["missed"])
     flips = {time["number"]: time["flips"] for time in found["plans"]["times"]}
     assert flips[3] == ["scan of orders uses no index instead of orders_customer_idx alone (index-only)"]
+    assert found["plans"]["emptied"] == [1]
     assert found["decisions"]["measured"] == 0
     assert found["figures"]["same_winner"] is None
     assert "SELECT" not in result.stderr
@@ -181,6 +182,10 @@ def test_a_decision_is_clear_or_not_and_has_a_winner():
     assert Decision(choice, (slow, fast), (slower, fast)).same_winner
     assert not Decision(choice, (slow, fast), (fast, slow)).same_winner
     assert not Decision(choice, (slow, slower), (fast, slow)).clear
+    turned, tied = (Decision(choice, (slow, fast), b) for b in ((fast, slow), ((1.0, 5.0), (0.9, 4.0))))
+    straight = Decision(choice, (slow, fast), (slow, fast))
+    found = Decisions((turned, tied, straight), 3, (), DecisionSettings())
+    assert (found.reversed, found.same_winner) == ((turned,), pytest.approx(2 / 3))
     hopeless = Decision(choice, (slow, (math.inf,)), (slow, (math.inf,)))
     assert hopeless.clear
     assert hopeless.to_dict()["source"] == (10.5, None)
