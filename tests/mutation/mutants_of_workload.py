@@ -18,7 +18,7 @@ def _bug(name: str, bug: str, old: str, new: str, tests: tuple[str, ...], file: 
 
 HIDDEN_CONSTANTS = [
     _bug("hide-spec", "the spec's wish to hide constants is not passed on", 'spec.literals == "hide"', "False", _BUNDLE,
-         "pipeline/run.py"),
+         "pipeline/plans.py"),
     _bug("hide-nothing", "constants are re-bound as if they were public", "if workload.hide_literals:\n", "if False:\n",
          _NOTHING, _REBIND),
     _bug("hide-names", "names of statements are published",
