@@ -223,7 +223,9 @@ class DatedRows:
         for base, of in zip(bases, classes, strict=True):
             mixture += base.densities(grid)[of]
         if self.assumed:  # where the rows of such a range were drawn says nothing
-            return _Proposals(numbers, 1 / np.maximum(mixture, TINY), classes)
+            low, high = grid.reach
+            possible = (numbers >= low) & (numbers <= high)
+            return _Proposals(numbers, possible / np.maximum(mixture, TINY), classes)
         prior = density * np.where(same, 1.0, TUNING.other_code)
         return _Proposals(numbers, prior / np.maximum(mixture, TINY), [*classes, code_of[cells]])
 

@@ -257,6 +257,22 @@ def test_days_of_an_assumed_range_may_be_where_those_of_their_owners_are(assumed
     assert np.mean((late >= 0) & (late < 10)) == pytest.approx(float(assumed), abs=0.05)
 
 
+def test_days_of_an_assumed_range_are_days_that_there_are() -> None:
+    """Half of the rows are said to come as long before their owners of 2020 as the owners' range of millennia allows."""
+    base = Discretizer(equal_width_codec(DAY, "2020-01-01", "9000-12-31", 60))
+    own = Discretizer(equal_width_codec(DAY, "2030-01-01", "2039-12-31", 10))
+    classes, codec = classes_of(base, own)
+    shares = np.zeros(codec.size)
+    shares[[0, codec.ordered // 2]] = 0.5
+    owners = pa.table({"since": pa.array([dt.date(2020, 1, 1)] * 1_000)})
+    lags = Lags([Lag("since", "day", classes, shares)], (), frozenset({"day"}))
+    rows = dated_columns(lags, {"day": own}, (owners, np.arange(1_000)))["day"]
+    codes, rng = np.zeros(1_000, dtype=np.int32), np.random.default_rng(3)
+    _, after = rows.drawn(codes, own.decode(codes, rng), np.arange(1_000), {}, rng)
+    numbers, (low, high) = np.array(after.cast(pa.int32()).to_pylist()), grid_of(own).extent
+    assert low <= numbers.min() <= numbers.max() <= high
+
+
 def test_what_is_drawn_again_has_the_same_odds() -> None:
     rng = np.random.default_rng(5)
     base, own = dates(DAY, 24), dates(DAY, 5)

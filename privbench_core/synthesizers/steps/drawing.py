@@ -61,7 +61,7 @@ from privbench_core.synthesizers.steps.sampled import Sample, SampledTable
 
 Numbers = NDArray[np.int64]
 Columns = dict[str, pa.Array]
-DRAWING = "20"
+DRAWING = "21"
 """Changed by hand when other rows are drawn from the same models: samples, and what is measured of them, are others."""
 
 
