@@ -258,7 +258,7 @@ def test_days_of_an_assumed_range_may_be_where_those_of_their_owners_are(assumed
 
 
 def test_days_of_an_assumed_range_are_days_that_there_are() -> None:
-    """Half of the rows are said to come as long before their owners of 2020 as the owners' range of millennia allows."""
+    """Half of the rows are said to come as long before their owners as a range of millennia allows."""
     base = Discretizer(equal_width_codec(DAY, "2020-01-01", "9000-12-31", 60))
     own = Discretizer(equal_width_codec(DAY, "2030-01-01", "2039-12-31", 10))
     classes, codec = classes_of(base, own)
