@@ -215,7 +215,8 @@ def certify(
         spec: The spec that the bundle was made from, or its file.
         bundle: Folder of the bundle.
         out: Folder for certificate.json and certificate.html; None writes no file.
-        workload: File of SQL queries; None takes the bundle's own, or random ones on the source if it has none.
+        workload: File of SQL queries; None takes the bundle's own, on the source with the literals of the spec's
+            workload, or random ones on the source if it has none.
         urls: PostgreSQL servers; by default one is started. Each after the first is an alternative to decide about.
         thresholds: Limits by name, or their YAML file; the rest are `explain.thresholds.DEFAULTS`.
         choices: Most choices to measure.

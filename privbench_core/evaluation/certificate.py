@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+
+import sqlglot
 
 from privbench_core.evaluation.evaluation import INTERNAL
 from privbench_core.evaluation.generate import Recipe, generate_workload
@@ -22,8 +24,11 @@ from privbench_core.explain.decisions import Decisions, DecisionSettings, decide
 from privbench_core.explain.explanation import queries_of
 from privbench_core.explain.session import both_loaded, prepare
 from privbench_core.explain.thresholds import DEFAULTS, missed_thresholds
-from privbench_core.publishing.bundle import read_bundle
+from privbench_core.files import file_name
+from privbench_core.publishing.bundle import Bundle, read_bundle
 from privbench_core.spec.model import Spec
+from privbench_core.workload.parameters import PLACEHOLDERS
+from privbench_core.workload.statements import Workload, read_workload
 
 _GENERATED = 60  # queries, where there are none
 
@@ -91,7 +96,8 @@ def certify_bundle(
     Args:
         spec: The spec of the bundle.
         bundle: Its folder.
-        workload: SQL queries; by default the bundle's own, or random ones on the source if it has none.
+        workload: SQL queries; by default the bundle's own, with the literals of the spec's workload on the source, or
+            random ones on the source if it has none.
         urls: PostgreSQL servers on which two schemas can be made for a while; plans are those of the first, and every
             other one is an alternative to decide about. By default one is started in a temporary folder.
         limits: Thresholds by name.
@@ -101,17 +107,39 @@ def certify_bundle(
         PublishError: The bundle is damaged or of another schema, or there is no PostgreSQL.
         SourceError: The source or the workload cannot be read.
     """
-    own = workload or read_bundle(bundle).workload
-    queries = queries_of(read_bundle(bundle), workload) if own else None
-    inputs = read_bundle_and_source(spec, bundle)
-    if queries is None:
-        queries = generate_workload(spec.schema, inputs.pair.source, Recipe(_GENERATED, seed=SEED))
+    inputs, opened = read_bundle_and_source(spec, bundle), read_bundle(bundle)
+    if workload or opened.workload:
+        bound = queries_of(opened, workload)
+        asked = bound if workload else _as_written(spec, opened, bound)
+    else:
+        asked = bound = generate_workload(spec.schema, inputs.pair.source, Recipe(_GENERATED, seed=SEED))
     with ExitStack() as stack:
         servers = [
             stack.enter_context(both_loaded(spec.schema, inputs.pair.source, bundle, url)) for url in urls or (None,)
         ]
         for database in (database for server in servers for database in server):
             prepare(database, settings[0].timeout)
-        plans = compare_plans(spec.schema, servers[0], queries, settings[0])
+        plans = compare_plans(spec.schema, servers[0], asked, settings[0], second=bound)
         decisions = decide(spec.schema, servers, plans.compared, settings[1])
     return Certificate(inputs.summary, plans, decisions, limits)
+
+
+def _as_written(spec: Spec, bundle: Bundle, bound: Workload) -> Workload:
+    """Return the spec's workload as it is written, of which the bundle has the queries ``bound`` to its own values.
+
+    A query with placeholders is that of the bundle; so are all if the file has changed since.
+    """
+    noted = bundle.manifest["privacy"].get("workload", {})
+    if spec.workload is None or list(noted) != [file_name(spec.workload.stem)]:
+        return bound
+    written, (of_file,) = read_workload(spec.workload), noted.values()
+    left_out = {each["query"] for each in of_file["left_out"]}
+    kept = [each for number, each in enumerate(written.statements, 1) if number not in left_out]
+    if len(kept) != len(bound.statements):
+        return bound
+    statements = []
+    for own, statement in zip(kept, bound.statements, strict=True):
+        tree = sqlglot.parse_one(own.sql, read=written.dialect)
+        text = own.sql if written.dialect == bound.dialect else tree.sql(dialect=bound.dialect)
+        statements.append(statement if tree.find(*PLACEHOLDERS) is not None else replace(own, sql=text))
+    return replace(bound, statements=tuple(statements))

@@ -42,14 +42,14 @@ class ComparedQuery:
     Attributes:
         number: Position in the workload, from 1.
         sql: As written there.
-        text: As PostgreSQL ran it.
+        texts: As PostgreSQL ran it on each.
         times: Run times of the first database, the second, and the first's second series, in milliseconds.
         explained: Both plans, of warm runs.
     """
 
     number: int
     sql: str
-    text: str
+    texts: tuple[str, str]
     times: tuple[Sequence[float], Sequence[float], Sequence[float]]
     explained: tuple[Explained, Explained]
 
@@ -168,6 +168,7 @@ def compare_plans(
     workload: Workload,
     settings: RunTimeSettings | None = None,
     names: tuple[str, str] = ("the source", "the bundle"),
+    second: Workload | None = None,
 ) -> PlanComparison:
     """Run a workload on two databases, and compare plans, estimates and run times.
 
@@ -179,6 +180,7 @@ def compare_plans(
         workload: The queries.
         settings: How to measure.
         names: What the databases are, for messages.
+        second: What the second database is asked instead of each query, with literals of its own; None for the same.
     """
     settings = settings or RunTimeSettings()
     size = len(workload.statements)
@@ -191,16 +193,20 @@ def compare_plans(
     for position in chosen.tolist():
         sql = workload.statements[position].sql
         try:
-            text = as_postgres(sql, workload.dialect, schema)
-            measured = _measure(text, dict(zip(names, databases, strict=True)), settings)
-            compared.append(ComparedQuery(position + 1, sql, text, *measured))
+            asked, bound = (
+                as_postgres(each.statements[position].sql, each.dialect, schema)
+                for each in (workload, second or workload)
+            )
+            texts = dict(zip(names, (asked, bound), strict=True))
+            measured = _measure(texts, dict(zip(names, databases, strict=True)), settings)
+            compared.append(ComparedQuery(position + 1, sql, (asked, bound), *measured))
         except UnansweredError as reason:
             failed.append({"query": position + 1, "reason": str(reason)})
     return PlanComparison(tuple(compared), tuple(failed), size, settings, server_version(databases[0]))
 
 
 def _measure(
-    text: str, databases: dict[str, Database], settings: RunTimeSettings
+    texts: dict[str, str], databases: dict[str, Database], settings: RunTimeSettings
 ) -> tuple[tuple[list[float], list[float], list[float]], tuple[Explained, Explained]]:
     """Return run times in milliseconds of three series (first database, second, first), and both plans of a warm run.
 
@@ -214,8 +220,8 @@ def _measure(
         for which in ((turn + i) % len(series) for i in range(len(series))):
             where = series[which]
             for _ in range(settings.warm_up):
-                explain_query(databases[where], text, run=True, where=where)
-            explained[where] = explain_query(databases[where], text, run=True, where=where)
+                explain_query(databases[where], texts[where], run=True, where=where)
+            explained[where] = explain_query(databases[where], texts[where], run=True, where=where)
             times[which].append(explained[where].milliseconds or 0.0)
     return times, (explained[first], explained[second])
 

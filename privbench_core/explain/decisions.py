@@ -68,13 +68,13 @@ class Way:
     """A way to run a query.
 
     Attributes:
-        text: The query.
+        texts: The query for the source, and for the bundle.
         setting: Name and value of a setting of the planner, None for none.
         without: Name of an index and its table, None for none.
         server: Position of the server, from 0.
     """
 
-    text: str
+    texts: tuple[str, str]
     setting: tuple[str, str] | None = None
     without: tuple[str, str] | None = None
     server: int = 0
@@ -210,33 +210,33 @@ def _choices(
 ) -> Iterator[Choice]:
     versions: dict[str, list[ComparedQuery]] = {}
     for query in compared:
-        usual = Way(query.text)
+        usual = Way(query.texts)
         for way, alternative in _alternatives(query):
             if _changes(schema, servers[0], query, way):
                 yield Choice(query.number, alternative, (usual, way))
         for position, server in enumerate(servers[1:], 1):
             name = f"PostgreSQL {server_version(server[0])}"
-            yield Choice(query.number, name, (usual, Way(query.text, server=position)))
+            yield Choice(query.number, name, (usual, Way(query.texts, server=position)))
         if mark := _MARK.search(query.sql):
             versions.setdefault(mark[1], []).append(query)
     for name, queries in versions.items():
         for one, other in combinations(queries, 2):
-            yield Choice(one.number, f"query {other.number} ({name})", (Way(one.text), Way(other.text)))
+            yield Choice(one.number, f"query {other.number} ({name})", (Way(one.texts), Way(other.texts)))
 
 
 def _alternatives(query: ComparedQuery) -> Iterator[tuple[Way, str]]:
     used = {(index, scan.table) for each in query.explained for scan in each.scans for index in scan.indexes}
     for index, table in sorted(used):
-        yield Way(query.text, without=(index, table)), f"without {index}"
+        yield Way(query.texts, without=(index, table)), f"without {index}"
     for setting in _SETTINGS:
-        yield Way(query.text, setting), " = ".join(setting)
+        yield Way(query.texts, setting), " = ".join(setting)
 
 
 def _changes(schema: Schema, databases: tuple[Database, Database], query: ComparedQuery, way: Way) -> bool:
     """Return whether a way changes the plan on one of the databases, or, by its memory, the pages that a run uses."""
     run = way.setting is not None and way.setting[0] == "work_mem"
     try:
-        found = [_explain(schema, database, way, run=run) for database in databases]
+        found = [_explain(schema, databases, number, way, run=run) for number in range(len(databases))]
     except UnansweredError:
         return False
     pairs = list(zip(query.explained, found, strict=True))
@@ -263,7 +263,7 @@ def _measure(
                 continue
             limit = max(_SHORT, _HOPELESS * usual[database])
             try:
-                found = _explain(schema, servers[used.server][database], used, run=True, timeout=limit)
+                found = _explain(schema, servers[used.server], database, used, run=True, timeout=limit)
             except TookTooLongError:
                 kept[:] = [math.inf]
             else:
@@ -271,12 +271,15 @@ def _measure(
     return times
 
 
-def _explain(schema: Schema, database: Database, way: Way, *, run: bool, timeout: float = 0.0) -> Explained:
+def _explain(
+    schema: Schema, databases: tuple[Database, Database], number: int, way: Way, *, run: bool, timeout: float = 0.0
+) -> Explained:
     """Return the plan of a way to run a query; nothing of it outlives the call.
 
     Args:
-        schema: Of the database.
-        database: A connection.
+        schema: Of the databases.
+        databases: Connections to source and bundle.
+        number: Which of them, from 0.
         way: The query, and what is changed for it.
         run: Whether to run it.
         timeout: In milliseconds; 0 for that of the session.
@@ -284,6 +287,7 @@ def _explain(schema: Schema, database: Database, way: Way, *, run: bool, timeout
     Raises:
         UnansweredError: The query fails, or the index cannot be left out, because another one needs it.
     """
+    database = databases[number]
     with database.transaction(force_rollback=True):
         try:
             database.execute("SET TRANSACTION READ WRITE")
@@ -295,7 +299,7 @@ def _explain(schema: Schema, database: Database, way: Way, *, run: bool, timeout
             database.execute("SET TRANSACTION READ ONLY")
         except psycopg.Error as error:
             raise UnansweredError(f"cannot be tried ({type(error).__name__})") from None
-        return explain_query(database, way.text, run=run)
+        return explain_query(database, way.texts[number], run=run)
 
 
 def _drop_index(schema: Schema, database: Database, index: str, table: str) -> None:

@@ -131,6 +131,26 @@ def test_a_certificate_that_misses_thresholds_names_the_flips(spec, url):
     assert "SELECT" not in result.stderr
 
 
+def test_a_published_query_runs_as_it_is_written_on_the_source_and_as_it_is_bound_on_the_bundle(spec, url):
+    """Of the workload, the bundle has the third query alone, with another literal."""
+    folder = spec.parent
+    published = folder / "published.yaml"
+    published.write_text(f"{SPEC}workload: {{file: queries.sql, public: true}}\n", encoding="utf-8")
+    noted = {"workload": {"queries": {"left_out": [{"query": number, "reason": ""} for number in (1, 2, 4, 5)]}}}
+    bound = {"queries": "SELECT count(*) FROM orders WHERE customer < 20;"}
+    write_bundle(folder / "bound", load_spec(published).schema, shop(1500), noted, bound)
+    result = call("certify", published, folder / "bound", "--url", url, "--out", folder / "c", "--choices", 2, "--json")
+    found = json.loads(result.stdout)
+    (query,) = found["plans"]["times"]
+    assert (query["sql"], query["rows"]) == ("SELECT count(*) FROM orders WHERE customer < 40", [80, 40])
+    assert (found["decisions"]["measured"], found["decisions"]["failed"]) == (1, [])
+    (folder / "queries.sql").write_text(f"{QUERIES}SELECT 1;", encoding="utf-8")  # then nobody knows which is which
+    result = call("certify", published, folder / "bound", "--url", url, "--out", folder / "c", "--choices", 0, "--json")
+    (query,) = json.loads(result.stdout)["plans"]["times"]
+    assert query["rows"] == [40, 40]
+    (folder / "queries.sql").write_text(QUERIES, encoding="utf-8")
+
+
 def test_a_certificate_is_written_into_no_bundle(spec, url):
     result = certify(spec, "bundle", url, "--out", spec.parent / "bundle" / "certificate")
     assert result.exit_code == 1
@@ -177,7 +197,7 @@ def test_choices_are_sampled_by_seed_within_their_time_and_fail_one_by_one(spec,
 
 
 def test_a_decision_is_clear_or_not_and_has_a_winner():
-    choice = Choice(1, "", (Way(""), Way("")))
+    choice = Choice(1, "", (Way(("", "")), Way(("", ""))))
     slow, fast, slower = (10.0, 11.0), (1.0, 2.0), (10.2, 11.2)
     assert Decision(choice, (slow, fast), (slower, fast)).same_winner
     assert not Decision(choice, (slow, fast), (fast, slow)).same_winner

@@ -64,7 +64,7 @@ def test_the_example_of_zhang_and_shasha():
 
 def measured(number, source, synthetic, again, buffers=(10, 10), plans=(A, A)):
     one, other = (Explained(plan, 1, 1, (), (), pages=pages) for plan, pages in zip(plans, buffers, strict=True))
-    return ComparedQuery(number, "select 1", "", ([source, 99, source - 1], [synthetic], [again]), (one, other))
+    return ComparedQuery(number, "select 1", ("", ""), ([source, 99, source - 1], [synthetic], [again]), (one, other))
 
 
 def test_figures_of_run_times():

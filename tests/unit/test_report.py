@@ -295,7 +295,7 @@ def test_the_page_says_when_by_what_and_what_to_do(report: Evaluation) -> None:
 def test_run_times_are_shown_with_their_noise(report: Evaluation) -> None:
     scan, other = (Explained(QueryPlan(name), 1, 1, (), (), pages=10) for name in ("scan", "other"))
     times = [
-        ComparedQuery(i, f"select {i}", "", ([1.0 + i], [1.1 + i], [1.05 + i]), (scan, (scan, other)[i % 2]))
+        ComparedQuery(i, f"select {i}", ("", ""), ([1.0 + i], [1.1 + i], [1.05 + i]), (scan, (scan, other)[i % 2]))
         for i in range(4)
     ]
     failed = ({"query": 9, "reason": "took too long"},)
