@@ -33,6 +33,7 @@ from privbench_core.publishing.replicates import Distances, read_replicates, rea
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema
 from privbench_core.workload.engine import TIMEOUT_SECONDS, Engine, ResolvedQuery, UnansweredError, aggregates_of_all
+from privbench_core.workload.parameters import is_constant, operands
 from privbench_core.workload.statements import Workload
 
 LEVEL = 0.95
@@ -121,6 +122,7 @@ def intervals_of(bundle: Bundle, workload: Workload | None = None, timeout: floa
     for number, statement in enumerate(queries.statements, start=1):
         try:
             resolved[number] = engine.resolve(statement.sql, queries.dialect)
+            _refuse_regenerated(resolved[number], bundle.schema)
             answers[number] = [_answers(engine, resolved[number])]
         except UnansweredError as reason:
             failed[number] = str(reason)
@@ -143,6 +145,20 @@ def intervals_of(bundle: Bundle, workload: Workload | None = None, timeout: floa
             text = queries.statements[number - 1].sql
             intervals.append(Interval(number, text, what, query.joins, answer, *found))
     return ErrorBars(len(replicates), tuple(intervals), tuple(sorted(failed.items())))
+
+
+def _refuse_regenerated(query: ResolvedQuery, schema: Schema) -> None:
+    """Raise UnansweredError if a query names a key or an opaque text of the bundle: on the source it names nothing."""
+    for operand, side in operands(query.tree):
+        for node in side.find_all(exp.Column) if is_constant(operand) else ():
+            table, column = query.column(node, schema) or (None, None)
+            if table is None or column is None or table.public:
+                continue
+            kept = any(column.name in key.columns and schema.table(key.parent).public for key in table.foreign_keys)
+            if not kept and (column.name in table.key_columns or column.type.opaque):
+                raise UnansweredError(
+                    f"{table.name}.{column.name}: compares with a key or text that the source does not have"
+                )
 
 
 def _sizes(schema: Schema) -> Workload:

@@ -128,18 +128,26 @@ def test_queries_without_error_bars_are_named_and_the_others_go_on(
 ) -> None:
     bundle = with_persons(tmp_path, town, [100, 110, 90, 100, 100], {"person": {TWO_WAY: 0.2, JOIN: 0.2}})
     workload = tmp_path / "queries.sql"
-    queries = ("SELECT (", "SELECT COUNT(*) FROM nobody", "SELECT MAX(age) FROM person", MEAN, PERSONS)
+    queries = (
+        "SELECT (",
+        "SELECT COUNT(*) FROM nobody",
+        "SELECT MAX(age) FROM person",
+        MEAN,
+        PERSONS,
+        f"{PERSONS} WHERE id = 7",
+    )
     workload.write_text(";\n".join(queries), encoding="utf-8")
     show_error_bars(bundle.path, workload, as_json=False)
     said = capsys.readouterr().out
     assert "Query 1 has no error bars: not understood as PostgreSQL" in said
     assert "Query 2 has no error bars: nobody: no such table" in said
     assert "Query 3 has no error bars: MIN and MAX depend on single rows" in said
+    assert "Query 6 has no error bars: person.id: compares with a key or text that the source does not have" in said
     assert "AVG" in said
     show_error_bars(bundle.path, workload, as_json=True)
     data = json.loads(capsys.readouterr().out)
     assert [each["query"] for each in data["intervals"]] == [4, 4, 4, 5]
-    assert (data["level"], data["replicates"], len(data["failed"])) == (0.95, 5, 3)
+    assert (data["level"], data["replicates"], len(data["failed"])) == (0.95, 5, 4)
 
 
 def test_a_bundle_without_replicates_says_who_can_add_them(town: Town, tmp_path: Path) -> None:
