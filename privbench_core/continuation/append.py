@@ -21,10 +21,9 @@ from privbench_core.backends.postgres.ddl import counter_statements
 from privbench_core.continuation.stream import duckdb_statements, finding_query, insert_statements
 from privbench_core.continuation.window import Window, next_window
 from privbench_core.continuation.world import World, read_world
-from privbench_core.errors import PublishError, SourceError
+from privbench_core.errors import PublishError
 from privbench_core.files import write_durably
 from privbench_core.publishing.bundle import Bundle, parts_of, read_bundle
-from privbench_core.spec.location import connection_parameters, describe, parse_url, reason_of
 
 if TYPE_CHECKING:
     import duckdb
@@ -265,19 +264,7 @@ def _database(target: str) -> Iterator[_Database]:
 
 @contextmanager
 def _postgres(target: str) -> Iterator[_Database]:
-    import psycopg
+    from privbench_core.backends.postgres.load import changing
 
-    try:
-        url = parse_url(target)
-    except SourceError:
-        raise PublishError("target: not a database URL; write postgresql://user@host:port/database") from None
-    where = describe(url)
-    try:
-        connection = psycopg.connect(**connection_parameters(url))
-    except psycopg.Error as error:
-        raise PublishError(f"{where}: cannot connect ({reason_of(error, url)}); check the URL and the server") from None
-    try:
-        with connection:
-            yield _Postgres(connection, where)
-    except psycopg.Error as error:
-        raise PublishError(f"{where}: refused the rows, and nothing was changed: {reason_of(error, url)}") from None
+    with changing(target, "rows") as there:
+        yield _Postgres(there.connection, there.where)

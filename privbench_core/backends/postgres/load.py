@@ -78,8 +78,10 @@ class Target:
 
 
 @contextmanager
-def changing(target_url: str) -> Iterator[Target]:
+def changing(target_url: str, what: str = "bundle") -> Iterator[Target]:
     """Open a database for a change that is committed at the end, or rolled back on any error.
+
+    ``what`` is loaded, for messages.
 
     Raises:
         PublishError: It cannot be reached, or refuses; no message contains a password.
@@ -100,7 +102,7 @@ def changing(target_url: str) -> Iterator[Target]:
         with connection:
             yield Target(connection, where)
     except psycopg.Error as error:
-        raise PublishError(f"{where}: refused the bundle, and nothing was changed: {reason_of(error, url)}") from None
+        raise PublishError(f"{where}: refused the {what}, and nothing was changed: {reason_of(error, url)}") from None
 
 
 def _copy(connection: psycopg.Connection[Any], table: Table, name: str, files: Sequence[Path]) -> int:
