@@ -225,7 +225,7 @@ def learn_table(
     not average as prices add up): there the number of rows says whether anything else can be found.
 
     Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 1, 2, 4, 6, 7, 8
-    and 9, and *Learning a table*.
+    and 9, and section 6, *Adaptive choices*.
 
     Args:
         session: Open for the step.
