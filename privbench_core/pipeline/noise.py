@@ -127,7 +127,7 @@ def _of_table(schema: Schema, plan: Plan, name: str, sizes: Sizes) -> Noise | No
     if own is not None and not _rows_show(own):
         times = max(SIGNIFICANT * own.sigma / max(own.rows, own.sigma), bar / units)
         return Noise(name, counted, times, measured, keys)
-    if units + (own.sigma if own and own.bound == 1 else 0.0) > bar:  # a noisy count alone is no reason to stop
+    if units > bar:
         return None
     some = counted if own and own.bound == 1 else f"about {round(units):,} units{'' if own else ' at most'}"
     return Noise(name, f"{some}, and noise hides up to {round(bar):,}", bar / units, measured, keys)
