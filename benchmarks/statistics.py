@@ -130,7 +130,7 @@ def explained(url: str, queries: Sequence[str], *, parallel: bool) -> list[Expla
 
 
 def same(one: Sequence[Explained | None], other: Sequence[Explained | None]) -> str:
-    """Return the share of the queries that both explain alike: operators, order of joins, indexes."""
+    """Return the share of the queries with the same plan on both: operators, join order, indexes."""
     pairs = [(a, b) for a, b in zip(one, other, strict=True) if a is not None and b is not None]
     equal = sum((a.plan, a.scans, a.joins) == (b.plan, b.scans, b.joins) for a, b in pairs)
     return f"{equal / len(pairs):.1%}"

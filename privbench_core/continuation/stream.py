@@ -1,4 +1,4 @@
-"""New rows as INSERT statements that psql and DuckDB read alike, and what finds such rows again."""
+"""New rows as INSERT statements that both psql and DuckDB read, and what finds such rows again."""
 
 from __future__ import annotations
 

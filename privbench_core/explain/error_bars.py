@@ -32,7 +32,14 @@ from privbench_core.publishing.figures import DEVIATIONS, JOIN, SIZE
 from privbench_core.publishing.replicates import Distances, read_replicates, read_rows
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema
-from privbench_core.workload.engine import TIMEOUT_SECONDS, Engine, ResolvedQuery, UnansweredError, aggregates_of_all
+from privbench_core.workload.engine import (
+    TIMEOUT_SECONDS,
+    Engine,
+    ResolvedQuery,
+    UnansweredError,
+    aggregates_of_all,
+    is_regenerated,
+)
 from privbench_core.workload.parameters import is_constant, operands
 from privbench_core.workload.statements import Workload
 
@@ -151,14 +158,10 @@ def _refuse_regenerated(query: ResolvedQuery, schema: Schema) -> None:
     """Raise UnansweredError if a query names a key or an opaque text of the bundle: on the source it names nothing."""
     for operand, side in operands(query.tree):
         for node in side.find_all(exp.Column) if is_constant(operand) else ():
-            table, column = query.column(node, schema) or (None, None)
-            if table is None or column is None or table.public:
-                continue
-            kept = any(column.name in key.columns and schema.table(key.parent).public for key in table.foreign_keys)
-            if not kept and (column.name in table.key_columns or column.type.opaque):
-                raise UnansweredError(
-                    f"{table.name}.{column.name}: compares with a key or text that the source does not have"
-                )
+            found = query.column(node, schema)
+            if found is not None and is_regenerated(schema, *found):
+                where = f"{found[0].name}.{found[1].name}"
+                raise UnansweredError(f"{where}: compares with a key or text that the source does not have")
 
 
 def _sizes(schema: Schema) -> Workload:

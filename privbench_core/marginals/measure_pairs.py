@@ -58,7 +58,7 @@ class PairwiseFit:
     Attributes:
         max_pairs: The most joints of a leaf, a public constant.
         queried: Pairs of columns that a published workload has together: errors of others count less. None if all
-            pairs count alike.
+            pairs weigh the same.
     """
 
     max_pairs: int = MAX_PAIRS

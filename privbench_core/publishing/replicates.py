@@ -69,7 +69,7 @@ def read_replicates(bundle: Bundle) -> tuple[list[dict[str, Path]], Distances]:
     found = bundle.manifest.get("replicates")
     if found is None:
         raise PublishError(
-            f"{bundle.path}: has no replicates, which error bars are made from. Whoever has its spec can add them,"
+            f"{bundle.path}: has no replicates, which error bars are made from. Anyone with its spec can add them,"
             " without the source and at no budget: privbench replicate SPEC BUNDLE"
         )
     files = [{name: bundle.path / entry["file"] for name, entry in listed.items()} for listed in found["tables"]]

@@ -239,7 +239,7 @@ class Schema:
         schemas: The schemas of PostgreSQL that it is spread over; empty for the one that is current. Tables and enums
             of all but the first are called ``schema.name``.
         views: Each after those that it reads.
-        queried: What a published workload touches, where plans spend more; None if all counts alike.
+        queried: What a published workload touches, where plans spend more; None if everything weighs the same.
     """
 
     name: str

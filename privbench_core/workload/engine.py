@@ -112,6 +112,15 @@ def resolve(sql: str, dialect: str, catalogue: Catalogue) -> ResolvedQuery:
     return ResolvedQuery(tree, tuple(tables), frozenset(c for table in tables for c in catalogue[table]))
 
 
+def is_regenerated(schema: Schema, table: Table, column: Column) -> bool:
+    """Return whether a column's values are made anew: keys but those to public tables, and opaque text."""
+    if table.public or any(
+        column.name in key.columns and schema.table(key.parent).public for key in table.foreign_keys
+    ):
+        return False
+    return column.name in table.key_columns or column.type.opaque
+
+
 def with_schemas(tree: exp.Query, schemas: Sequence[str]) -> exp.Query:
     """Return a resolved query with the schemas of its tables, as in the DDL, and not in their names."""
     for node in tree.find_all(exp.Table):

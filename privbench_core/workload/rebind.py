@@ -49,6 +49,7 @@ from privbench_core.workload.engine import (
     ResolvedQuery,
     UnansweredError,
     constant,
+    is_regenerated,
     literal,
     with_schemas,
 )
@@ -313,7 +314,7 @@ class _Binder:
         return value if new is typed else new
 
     def _key(self, table: Table, column: Column, operator: str, value: Any) -> Any:
-        if any(column.name in key.columns and self._schema.table(key.parent).public for key in table.foreign_keys):
+        if not is_regenerated(self._schema, table, column):
             return value
         if operator != "=":
             raise UnansweredError(f"{table.name}.{column.name}: compares a key, and keys are regenerated")
@@ -337,7 +338,7 @@ class _Binder:
             return
         for node in test.find_all(exp.Column):
             found = query.column(node, self._schema)
-            if found and not found[0].public and found[1].type.opaque and found[1].name not in found[0].key_columns:
+            if found and found[1].name not in found[0].key_columns and is_regenerated(self._schema, *found):
                 raise UnansweredError(f"{found[0].name}.{found[1].name}: compares opaque text, which is regenerated")
 
 
