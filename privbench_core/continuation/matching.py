@@ -1,7 +1,7 @@
 """Counterparts: for an existing row of a past week, the row that is now what that one was then.
 
 A customer who ordered in a past week, two years after joining and with ten orders so far, has as a counterpart one who
-joined two years ago, has about ten orders now, and is like it in columns with few values. What the one did in that week,
+joined two years ago, has about ten orders now, and is like it in columns with few values. What one did in that week,
 the other does in the next. All rows of a unit have their counterparts in one unit, so that rows that belong together
 still do.
 """
