@@ -98,7 +98,7 @@ def main() -> int:
         "--databases",
         nargs="+",
         default=(),
-        help="for append, bounds, certificate, error_bars, first_hour, relationships, refinement, rows_out,"
+        help="for append, attacks, bounds, certificate, error_bars, first_hour, relationships, refinement, rows_out,"
         " statistics and workload_steers (default: all)",
     )
     parser.add_argument("--no-csv", action="store_true", help="for rows_out and whole: no rows for psql in the bundles")
@@ -180,7 +180,7 @@ def main() -> int:
             for name in given.databases or workload_steers.DATABASES
         },
         "tightness": partial(tightness.run, progress=_tell),
-        "attacks": partial(attacks.run, progress=_tell),
+        "attacks": partial(attacks.run, given.data, given.databases or attacks.DATABASES, progress=_tell),
     }
     try:
         for name, measure in sections.items():
