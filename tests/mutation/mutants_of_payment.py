@@ -256,13 +256,13 @@ PAYMENT = [
         (f"{_T_LEDGER}::test_the_shortfall_is_exact_in_rho",),
     ),
     Mutant(
-        "zcdp-counts-as-pure",
+        "gaussian-counts-as-pure",
         "payment",
-        "zCDP purchases do not end purity",
+        "purchases with Gaussian noise do not end purity",
         _REFRESHES,
         "            pure = False\n",
         "            pass\n",
-        (f"{_T_LEDGER}::test_pure_entries_count_in_full_among_zcdp_ones",),
+        (f"{_T_LEDGER}::test_pure_entries_count_in_full_among_others",),
     ),
     Mutant(
         "entries-may-be-deleted",
