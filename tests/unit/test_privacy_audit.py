@@ -13,7 +13,15 @@ from scipy.stats import norm
 from privbench_core.errors import InternalError, UnsupportedBudgetError
 from privbench_core.privacy import noise as noise_module
 from privbench_core.privacy.budget import Measure, Price, delta_for
-from privbench_core.privacy.noise import OpenDPNoise, Sensitivity, bounded_range, fineness, noise_scale, noise_std, threshold
+from privbench_core.privacy.noise import (
+    OpenDPNoise,
+    Sensitivity,
+    bounded_range,
+    fineness,
+    noise_scale,
+    noise_std,
+    threshold,
+)
 from tests.helpers.audit import at_least, epsilon_at_least
 
 NOISE = OpenDPNoise()
