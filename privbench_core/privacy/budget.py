@@ -2,8 +2,8 @@
 
 A `Budget` is an owner's (ε, δ). A `Price` is the cost of a mechanism: ε or ρ, plus the δ with which a stability
 threshold may fail. A mechanism is μ-GDP (Dong, Roth and Su 2022, "Gaussian differential privacy", Definition 4) if its
-answers on neighbours are no easier to tell apart than N(0, 1) and N(μ, 1). Costs add up in μ², also where each mechanism
-and its price are chosen by earlier answers (Smith and Thakurta 2022, "Fully adaptive composition for Gaussian
+answers on neighbours are no easier to tell apart than N(0, 1) and N(μ, 1). Costs add up in μ², even where each
+mechanism and its price are chosen by earlier answers (Smith and Thakurta 2022, "Fully adaptive composition for Gaussian
 differential privacy"), so ρ adds up as in zCDP, which μ-GDP implies with the same ρ. The conversion to (ε, δ) is exact
 (Balle and Wang 2018, Theorem 8), where that of zCDP is a bound.
 """
@@ -116,7 +116,7 @@ class Budget:
         return self.delta * _THRESHOLD_SHARE
 
     def total(self) -> Price:
-        """Return the whole budget as a price: ε, or the ρ with which √(2ρ)-GDP implies (ε, δ - `threshold_delta`)-DP."""
+        """Return the whole budget as a price: ε, or the ρ at which √(2ρ)-GDP implies (ε, δ - `threshold_delta`)-DP."""
         if self.measure is Measure.PURE:
             return Price(Measure.PURE, self.epsilon)
         return Price(Measure.GDP, rho_for(self.epsilon, self.delta - self.threshold_delta), self.threshold_delta)

@@ -79,14 +79,14 @@ def noise_scale(sensitivity: Sensitivity, price: Price) -> float:
 
 
 def fineness(sensitivity: Sensitivity, price: Price) -> int:
-    """Return by what answers, and their sensitivity, are multiplied so that whole numbers are a fine grid for the noise.
+    """Return by what answers, and their sensitivity, are multiplied to make whole numbers a fine grid for the noise.
 
     A power of two; 1 for Laplace noise, which needs none, and where the noise is `_FINE` steps or more already. Public.
     """
     if price.measure is Measure.PURE:
         return 1
     steps = _continuous(sensitivity, price)
-    return 2 ** max(0, math.ceil(math.log2(_FINE / steps)))
+    return 1 << max(0, math.ceil(math.log2(_FINE / steps)))
 
 
 def _continuous(sensitivity: Sensitivity, price: Price) -> float:

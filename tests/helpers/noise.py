@@ -8,7 +8,6 @@ more than the declared sensitivity. What the calls really cost between the two d
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from typing import Any
 
