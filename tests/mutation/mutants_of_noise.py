@@ -142,6 +142,24 @@ NOISE = [
 
 DELTA = [
     Mutant(
+        "finer-keys-of-old-sensitivity",
+        "δ",
+        "counts of keys on a finer grid with the sensitivity of the coarse one",
+        "privacy/session.py",
+        "kept = self._noise.keep(site, finer, sensitivity.times(factor), price, view.touched)",
+        "kept = self._noise.keep(site, finer, sensitivity, price, view.touched)",
+        (f"{_BUDGET}::test_counts_of_learned_values_are_the_noisy_ones",),
+    ),
+    Mutant(
+        "gaussian-purchases-beside-pure-ones-forgotten",
+        "δ",
+        "a lifetime of δ = 0 is allowed after purchases of both kinds",
+        "privacy/ledger/declarations.py",
+        "select account, min(measure), sum(delta)",
+        "select account, max(measure), sum(delta)",
+        (f"{_LEDGER}::test_a_delta_that_purchases_of_both_kinds_contradict_is_refused",),
+    ),
+    Mutant(
         "threshold-of-one-key",
         "δ",
         "a threshold as if a unit touched one key",

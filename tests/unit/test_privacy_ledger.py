@@ -130,6 +130,14 @@ def test_a_delta_that_what_was_bought_contradicts_is_refused(place: Place, bough
         assert ledger.balance(account).delta == 1e-6
 
 
+def test_a_delta_that_purchases_of_both_kinds_contradict_is_refused(place: Place) -> None:
+    with contextlib.closing(open_ledger(place)) as ledger:
+        for number, bought in enumerate([Price(Measure.PURE, 0.1), Price(Measure.GDP, 0.001), Price(Measure.PURE, 0.1)]):
+            ledger.reserve(str(number), "s", "run", bought)
+    with pytest.raises(BudgetError, match=r"delta 0 is less than what was already bought.*back to 1e-06"):
+        open_ledger(place, PURE)
+
+
 def test_a_delta_below_that_of_thresholds_is_refused(place: Place) -> None:
     with contextlib.closing(open_ledger(place)) as ledger:
         ledger.reserve("a", "s", "run", Price(Measure.GDP, 0.001, BOTH.threshold_delta))

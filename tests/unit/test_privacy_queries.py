@@ -164,7 +164,8 @@ def test_queries_asked_together_add_up(count: int) -> None:
     asked = [Marginal(("a",))] * count
     curator.measure("together", asked, PRICE)
     both = Sensitivity(UNIT * count, UNIT * math.sqrt(count))
-    assert noise.added == [both.times(fineness(both, PRICE))]
+    factor = fineness(both, PRICE)
+    assert noise.added == [Sensitivity(both.l1 * factor, pytest.approx(both.l2 * factor))]
     assert curator.sigma(asked, PRICE) == pytest.approx(math.sqrt(count / 2), rel=1e-6)
 
 
