@@ -132,7 +132,8 @@ def test_a_delta_that_what_was_bought_contradicts_is_refused(place: Place, bough
 
 def test_a_delta_that_purchases_of_both_kinds_contradict_is_refused(place: Place) -> None:
     with contextlib.closing(open_ledger(place)) as ledger:
-        for number, bought in enumerate([Price(Measure.PURE, 0.1), Price(Measure.GDP, 0.001), Price(Measure.PURE, 0.1)]):
+        pure, gaussian = Price(Measure.PURE, 0.1), Price(Measure.GDP, 0.001)
+        for number, bought in enumerate([pure, gaussian, pure]):
             ledger.reserve(str(number), "s", "run", bought)
     with pytest.raises(BudgetError, match=r"delta 0 is less than what was already bought.*back to 1e-06"):
         open_ledger(place, PURE)
