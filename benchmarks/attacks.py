@@ -35,7 +35,7 @@ from benchmarks.report import Row, machine, markdown
 from privbench_core.backends.registry import open_source
 from privbench_core.errors import SourceError
 from privbench_core.evaluation.attacks import TARGETS, Rehearsal, attribute_risks, epsilon_bound, restrict_to_units
-from privbench_core.privacy.budget import Budget, Measure, delta_for
+from privbench_core.privacy.budget import Budget, Measure
 from privbench_core.schema.tables import Schema
 from privbench_core.spec.model import Spec
 
@@ -215,8 +215,7 @@ def run(
                     ]
                 if synthesizer.budget and synthesizer.budget.epsilon == 1:
                     attack, most = max(judged.items(), key=lambda each: each[1].auc)
-                    reached = "at most .52" if most.auc <= 0.52 else "above .52"
-                    at_one.append(f"`{source.name}`, {title}, {name}: {most} by *{attack}*, {reached}")
+                    at_one.append(f"`{source.name}`, {title}, {name}: {most} by *{attack}*, {most.beside_target}")
                 progress(f"attacks: {source.name}, {title}\n{markdown(lines[-1:])}")
                 if not place and name in _RISKS:
                     risks += _risks(source.name, name, game, coins[-1], last)
@@ -285,6 +284,12 @@ class Found:
     def __str__(self) -> str:
         return f"{self.auc:.3f} ± {self.error:.3f} ({self.caught:.1%})"
 
+    @property
+    def beside_target(self) -> str:
+        """Return on which side of .52 the 95% interval of the AUC lies."""
+        far = (self.auc - 0.52) / self.error
+        return "above .52" if far > 1.96 else "below .52" if far < -1.96 else "not told from .52"
+
 
 def judge(scores: Floats, coins: Bits) -> Found:
     """Judge the scores of one attack; shapes (games, targets). NaN is no guess.
@@ -330,23 +335,13 @@ def _halves(scores: Floats, coins: Bits) -> tuple[float, Floats, float, float]:
 
 
 def most_auc(budget: Budget) -> float:
-    """Return the largest area under an ROC curve that a guarantee allows.
+    """Return the largest area under an ROC curve that a guarantee allows: e^ε/(1 + e^ε) in pure DP, else Φ(μ/√2).
 
-    Each (ε', δ') that the guarantee implies bounds true positives by e^ε'·false ones + δ', and the other way round; for
-    zCDP these are all ε' with their δ', and √(ρ/2) for ε' = 0 (Pinsker's inequality).
+    The latter is exact for Gaussian DP (Dong, Roth and Su 2022, Definition 4), without the δ of thresholds.
     """
     if budget.measure is Measure.PURE:
-        return 1 / (1 + math.exp(-budget.epsilon))
-    rho = budget.total().rho
-    weaker = [(0.0, math.sqrt(rho / 2))]
-    weaker += [(epsilon, delta_for(rho, epsilon)) for epsilon in np.linspace(0, budget.epsilon, 100)[1:].tolist()]
-    false = np.linspace(0, 1, 10_001)
-    true = np.ones_like(false)
-    for epsilon, delta in weaker:
-        missed = delta + budget.threshold_delta
-        true = np.minimum(true, math.exp(epsilon) * false + missed)
-        true = np.minimum(true, 1 - math.exp(-epsilon) * (1 - false - missed))
-    return float(np.trapezoid(true, false))
+        return float(scipy.special.expit(budget.epsilon))
+    return float(scipy.special.ndtr(math.sqrt(budget.total().rho)))  # ρ = μ²/2
 
 
 def _line(name: str, budget: Budget | None, judged: Mapping[str, Found]) -> dict[str, str | float]:
