@@ -174,7 +174,7 @@ def replicate(
 ) -> None:
     """Add replicates to a bundle, for error bars. Reads the spec and the bundle alone, and costs no budget."""
     with one_clear_line("the bundle is unchanged"):
-        from privbench_core.commands.error_bars import add_replicates
+        from privbench_core.commands.plans import add_replicates
 
         add_replicates(spec, bundle, number)
 
@@ -225,7 +225,7 @@ def explain(
         )
     with one_clear_line():
         if error_bars:
-            from privbench_core.commands.error_bars import show_error_bars
+            from privbench_core.commands.plans import show_error_bars
 
             show_error_bars(bundle, workload, as_json=json)
             return
@@ -282,7 +282,7 @@ def check(
 ) -> None:
     """Test a database that holds the bundle: rows, and plans, costs and run times of queries, within limits."""
     with one_clear_line("nothing was written to the database"):
-        from privbench_core.commands.check import report_check
+        from privbench_core.commands.plans import report_check
 
         files = {"baseline": baseline, "write_baseline": write_baseline, "thresholds": thresholds, "junit": junit}
         report_check(bundle, url, workload=workload, **files, as_json=json)

@@ -13,8 +13,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pyarrow.compute as pc
 
-from privbench_core.continuation.arrivals import UNDATED, Ints, is_calendar, microseconds
-from privbench_core.continuation.world import World, owner_rows
+from privbench_core.continuation.world import UNDATED, Ints, World, is_calendar, microseconds, owner_rows
 from privbench_core.schema.tables import Table
 from privbench_core.schema.types.durations import DAY
 

@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from privbench_core.backends.catalogue import CSV, Catalogue, FoundColumn, FoundTable
-from privbench_core.draft.key_columns import numbered_columns, referring_attributes
-from privbench_core.draft.keys import undeclared_references
+from privbench_core.draft.keys import numbered_columns, referring_attributes, undeclared_references
 from privbench_core.draft.names import MONEY, domain_by_name, ends_with, guess_identifying, type_by_name
 from privbench_core.draft.related import creation_of, follows, is_sound, propose_bases
 from privbench_core.draft.samples import SampleColumn

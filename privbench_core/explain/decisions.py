@@ -24,11 +24,9 @@ from typing import Any
 import numpy as np
 import psycopg
 
-from privbench_core.explain.comparison import ComparedQuery
-from privbench_core.explain.flips import name_flips
-from privbench_core.explain.plan import Explained
+from privbench_core.explain.comparison import ComparedQuery, ratio
+from privbench_core.explain.plan import Explained, name_flips
 from privbench_core.explain.session import Database, TookTooLongError, explain_query, server_version
-from privbench_core.explain.summaries import ratio
 from privbench_core.schema.tables import Schema
 from privbench_core.workload.engine import UnansweredError
 

@@ -1,4 +1,4 @@
-"""Parse queries, resolve their names, and count their results in an in-memory DuckDB.
+"""Parse queries, resolve their names, say what they touch, and count their results in an in-memory DuckDB.
 
 Workloads mostly write names without quotes, which PostgreSQL folds to lower case, while a bundle keeps the source's
 spelling. So unquoted names match the schema's regardless of case.
@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import cached_property
+from functools import cached_property, lru_cache
+from itertools import combinations
 from math import isfinite
 from threading import Timer
 from typing import Any
@@ -27,7 +28,9 @@ from sqlglot import exp
 from privbench_core.backends.postgres.ddl import quote_identifier
 from privbench_core.errors import did_you_mean
 from privbench_core.schema.columns import Column
+from privbench_core.schema.queried import Place, Queried
 from privbench_core.schema.tables import Schema, Table, split_name
+from privbench_core.workload.statements import Workload
 
 TIMEOUT_SECONDS = 30.0
 """Time limit of one query on one database, in seconds. Chosen by hand."""
@@ -323,3 +326,49 @@ def constant(expression: exp.Expr, engine: Engine) -> Any:
     except UnansweredError:
         return None
     return rows[0][0] if literal(rows[0][0]) is not None else None
+
+
+@lru_cache(maxsize=4)
+def queried_by(workload: Workload, schema: Schema) -> Queried:
+    """Return what the queries of a workload touch, by their text without its constants.
+
+    Those that are not understood touch nothing.
+
+    Columns that a query only shows are left out: mappers of objects show all of a table's.
+    """
+    catalogue = {table.name: tuple(column.name for column in table.columns) for table in schema.tables}
+    attributes = {(table.name, column.name) for table in schema.tables for column in table.attributes}
+    keys = [key for table in schema.tables for key in table.foreign_keys]
+    tables, columns, pairs, touched_keys = set[str](), set[Place](), set[frozenset[Place]](), set[str]()
+    for statement in workload.statements:
+        try:
+            query = resolve(statement.sql, workload.dialect, catalogue)
+        except UnansweredError:
+            continue
+        found = set(_places(query, catalogue))
+        tables |= set(query.tables)
+        touched_keys |= {key.name for key in keys if found.issuperset((key.child, name) for name in key.columns)}
+        columns |= found & attributes
+        pairs |= {frozenset(pair) for pair in combinations(found & attributes, 2)}
+    return Queried(frozenset(tables), frozenset(columns), frozenset(pairs), frozenset(touched_keys))
+
+
+def _places(query: ResolvedQuery, catalogue: Catalogue) -> Iterator[Place]:
+    """Yield the columns of tables that a query names: of every table that has one of the name, if it is not said."""
+    aliases: dict[str, set[str]] = {}
+    for node in query.tree.find_all(exp.Table):
+        aliases.setdefault((node.alias or node.name).lower(), set()).add(node.name)
+    shown = _shown(query.tree)
+    named = [(node.table, node.name) for node in query.tree.find_all(exp.Column) if id(node) not in shown]
+    named += [("", column.name) for join in query.tree.find_all(exp.Join) for column in join.args.get("using") or ()]
+    for qualifier, column in named:
+        for table in aliases.get(qualifier.lower(), set()) if qualifier else query.tables:
+            if column in catalogue.get(table, ()):
+                yield table, column
+
+
+def _shown(tree: exp.Query) -> set[int]:
+    """Return the ids of the columns that stand alone in the result of a query that neither groups nor is distinct."""
+    if not isinstance(tree, exp.Select) or tree.args.get("group") or tree.args.get("distinct"):
+        return set()
+    return {id(item.unalias()) for item in tree.expressions}

@@ -9,9 +9,8 @@ import dagster as dg
 import pytest
 
 from privbench_assets.checks import UP_TO_DATE
-from privbench_assets.status import BUDGET
+from privbench_assets.status import BUDGET, DATABASE, age_in_words
 from privbench_core.pipeline.record import last_observed
-from privbench_core.pipeline.table_states import DATABASE, age_in_words
 from privbench_core.pipeline.workspace import database_folder
 from privbench_core.privacy.budget import Budget
 from tests.helpers.orchestrated import Orchestrated, errors, failure_of, shown
