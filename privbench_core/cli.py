@@ -200,8 +200,8 @@ def certify(
     with one_clear_line("no certificate was written"):
         from privbench_core.commands.plans import show_certificate
 
-        measured = {"choices": choices, "seed": seed}
-        show_certificate(spec, bundle, out, workload, url or (), thresholds, **measured, as_json=json)
+        options = {"workload": workload, "urls": url or (), "thresholds": thresholds, "choices": choices, "seed": seed}
+        show_certificate(spec, bundle, out, as_json=json, **options)
 
 
 @app.command()
@@ -284,8 +284,8 @@ def check(
     with one_clear_line("nothing was written to the database"):
         from privbench_core.commands.plans import report_check
 
-        files = {"baseline": baseline, "write_baseline": write_baseline, "thresholds": thresholds, "junit": junit}
-        report_check(bundle, url, workload=workload, **files, as_json=json)
+        files = {"baseline": baseline, "write_baseline": write_baseline, "junit": junit}
+        report_check(bundle, url, **files, as_json=json, workload=workload, thresholds=thresholds)
 
 
 @app.command()

@@ -6,16 +6,16 @@ tables, each query, and limited run times.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from textwrap import shorten
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import typer
 
 from privbench_core.api import certify, error_bars, replicate
 from privbench_core.commands.run import progress_bar
-from privbench_core.commands.terminal import console, print_json, say, show
+from privbench_core.commands.terminal import NAMED, console, print_json, say, show
 from privbench_core.evaluation.certificate import Certificate
 from privbench_core.evaluation.evaluation import INTERNAL
 from privbench_core.evaluation.inputs import refuse_inside_bundle
@@ -25,31 +25,18 @@ from privbench_core.explain.error_bars import LEVEL, ROWS, Interval
 from privbench_core.explain.explanation import Explanation, explain_plans
 from privbench_core.report.page import threshold_rows, write_explanation
 
-_NAMED = 10  # queries with flips, and choices with another winner, that are named on the terminal
 
-
-def show_certificate(
-    spec: Path,
-    bundle: Path,
-    out: Path,
-    workload: Path | None,
-    urls: Sequence[str],
-    thresholds: Path | None,
-    *,
-    choices: int,
-    seed: int,
-    as_json: bool,
-) -> None:
+def show_certificate(spec: Path, bundle: Path, out: Path, *, as_json: bool, **options: Any) -> None:
     """Compare plans and decisions on source and bundle, and write certificate.json and certificate.html to ``out``.
+
+    ``options`` are others of `privbench_core.certify`.
 
     Raises:
         PublishError: ``out`` is inside a bundle: internal figures must not be given away with it.
         Exit: With code 1, if a threshold is missed.
     """
     refuse_inside_bundle(out)  # before the spec is read: the mistake that matters most is named first
-    found = certify(
-        spec, bundle, out=out, workload=workload, urls=urls, thresholds=thresholds, choices=choices, seed=seed
-    )
+    found = certify(spec, bundle, out=out, **options)
     if as_json:
         print_json(found.to_dict())
     else:
@@ -76,17 +63,17 @@ def _show_certificate(certificate: Certificate) -> None:
     if differing:
         turned = len(decisions.reversed)
         say(f"Of the others, {turned} of {len(differing)} have a clear gap in the other direction on the bundle.")
-    for decision in differing[:_NAMED]:
+    for decision in differing[:NAMED]:
         say(f"- another winner on the bundle: query {decision.choice.number}, {decision.choice.alternative}")
 
 
 def _show_flips(plans: PlanComparison) -> None:
     flipped = [query for query in plans.compared if query.flips]
     if flipped:
-        rows = [[str(query.number), "; ".join(query.flips)] for query in flipped[:_NAMED]]
-        more = f" (the first {_NAMED} of {len(flipped)} queries)" if len(flipped) > _NAMED else ""
+        rows = [[str(query.number), "; ".join(query.flips)] for query in flipped[:NAMED]]
+        more = f" (the first {NAMED} of {len(flipped)} queries)" if len(flipped) > NAMED else ""
         show(f"Flipped choices{more}", [">query", "the bundle's choice"], rows)
-    for failed in plans.failed[:_NAMED]:
+    for failed in plans.failed[:NAMED]:
         say(f"Left out: query {failed['query']}: {failed['reason']}")
 
 
@@ -120,7 +107,7 @@ def _show_explanation(found: Explanation) -> None:
     headers = [">query", ">estimated rows", ">rows", ">Q-error", ">ms", "SQL"]
     show(f"Plans of {len(rows)} queries (PostgreSQL {found.server})", headers, rows)
     if found.other is None:
-        for failed in found.failed[:_NAMED]:
+        for failed in found.failed[:NAMED]:
             say(f"Left out: query {failed['query']}: {failed['reason']}")
         return
     bundle, plans = found.other
@@ -205,19 +192,18 @@ def report_check(
     bundle: Path,
     url: str,
     *,
-    workload: Path | None,
     baseline: Path | None,
     write_baseline: Path | None,
-    thresholds: Path | None,
     junit: Path | None,
     as_json: bool,
+    **options: Any,
 ) -> None:
     """Check a database and print a line per query; exit with code 1 where a threshold is missed.
 
-    With ``write_baseline`` and no ``baseline``, queries only run, and are compared with nothing.
+    With ``write_baseline`` and no ``baseline``, queries only run, and are compared with nothing. ``options`` are others
+    of `privbench_core.check`.
     """
-    before = baseline or write_baseline is None
-    found = check(bundle, url, workload=workload, baseline=before, thresholds=thresholds)
+    found = check(bundle, url, baseline=baseline or write_baseline is None, **options)
     if junit is not None:
         write_junit(found, junit)
     if write_baseline is not None:

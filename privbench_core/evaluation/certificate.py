@@ -35,8 +35,6 @@ from privbench_core.spec.model import Spec
 from privbench_core.workload.parameters import PLACEHOLDERS
 from privbench_core.workload.statements import Workload, read_workload
 
-_GENERATED = 60  # queries, where there are none
-
 
 @dataclass(frozen=True)
 class Certificate:
@@ -105,7 +103,7 @@ def certify_bundle(
         bound = queries_of(opened, workload)
         asked = bound if workload else _as_written(spec, opened, bound)
     else:
-        asked = bound = generate_workload(spec.schema, inputs.pair.source, Recipe(_GENERATED, seed=SEED))
+        asked = bound = generate_workload(spec.schema, inputs.pair.source, Recipe(60, seed=SEED))
     with ExitStack() as stack:
         servers = [
             stack.enter_context(both_loaded(spec.schema, inputs.pair.source, bundle, url)) for url in urls or (None,)

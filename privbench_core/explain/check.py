@@ -50,7 +50,6 @@ LIMITS = {
 """Thresholds where none are given; "time_ratio" has none, because run times of other machines or hours differ."""
 
 _SHORTEST = 1.0  # milliseconds: run times below differ by noise alone; chosen by hand
-_CHEAPEST = 20.0  # units of the planner's costs, a few pages: costs below differ by chance; chosen by hand
 
 
 @dataclass(frozen=True)
@@ -119,7 +118,8 @@ class CheckedQuery:
     @property
     def cost_before(self) -> float:
         """The cost in the baseline, of which a multiple is allowed."""
-        return max(self.before.cost, _CHEAPEST) if self.before else 0.0
+        # Costs below those of a few pages differ by chance; chosen by hand.
+        return max(self.before.cost, 20.0) if self.before else 0.0
 
     def problems(self, limits: Mapping[str, float], missed: Mapping[str, str]) -> list[str]:
         """Return what is wrong with it, in words, given the limits and the figures over all queries that miss them."""

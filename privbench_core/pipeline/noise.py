@@ -30,7 +30,6 @@ Sizes = Mapping[str, RowCount]
 """Expected by the numbers of units released so far, by table."""
 _MOST_NOISE = 0.5  # share of what is left to pay that may be noise: a run of which most is still useful goes on
 _WORTH_A_STOP = 0.1  # share of the run that would be noise: less is bought, and the bundle says which tables are noise
-_SMALLER = 10  # bounds that are tried are so many times smaller, each
 _CLOSER, _TRIES = 1.25, 9  # a larger ε than is estimated to do, by a margin for what a plan cannot know of its noise
 
 
@@ -238,7 +237,7 @@ def _smaller_bounds(spec: Spec, keys: Sequence[ForeignKey]) -> Iterator[tuple[st
     """Yield specs in which fewer rows may refer to one along some keys, each with what was changed."""
     bound = max((key.max_children or 1 for key in keys), default=1)
     while bound > 1:
-        bound = max(1, bound // _SMALLER)
+        bound = max(1, bound // 10)  # bounds that are tried are so many times smaller, each
         less = {key.name: replace(key, max_children=min(bound, key.max_children or bound)) for key in keys}
         yield f"max_children: {bound} at {', '.join(less)} if no row has more", _with_keys(spec, less)
 

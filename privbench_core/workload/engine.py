@@ -25,7 +25,7 @@ import pyarrow as pa
 import sqlglot
 from sqlglot import exp
 
-from privbench_core.backends.postgres.ddl import quote_identifier
+from privbench_core.backends.postgres.ddl import quote_identifier, quote_text
 from privbench_core.errors import did_you_mean
 from privbench_core.schema.columns import Column
 from privbench_core.schema.queried import Place, Queried
@@ -37,8 +37,6 @@ TIMEOUT_SECONDS = 30.0
 
 Catalogue = Mapping[str, Iterable[str]]
 """Column names by table name."""
-
-_STAGED = "privbench_staged"
 
 
 class UnansweredError(Exception):
@@ -197,9 +195,9 @@ class Engine:
         self._connection = duckdb.connect(config={"enable_external_access": False})
         for name, rows in tables.items():
             # Copied, so that the optimiser has statistics and queries need no conversion.
-            self._connection.register(_STAGED, rows)
-            self._connection.execute(f"CREATE TABLE {quote_identifier(name)} AS SELECT * FROM {_STAGED}")
-            self._connection.unregister(_STAGED)
+            self._connection.register("privbench_staged", rows)
+            self._connection.execute(f"CREATE TABLE {quote_identifier(name)} AS SELECT * FROM privbench_staged")
+            self._connection.unregister("privbench_staged")
 
     @cached_property
     def functions(self) -> frozenset[str]:
@@ -256,7 +254,10 @@ def counting_query(tree: exp.Query) -> exp.Query:
     one row, so the aggregated rows are counted. For all other queries, the rows of the result are counted.
     """
     if projected := aggregates_of_all(tree):
-        if len(projected) == 1 and isinstance(_inside_casts(projected[0]), exp.Count):
+        item = projected[0]
+        while isinstance(item, exp.Cast | exp.Paren):
+            item = item.this
+        if len(projected) == 1 and isinstance(item, exp.Count):
             return tree
         if tree.args.get("from_"):
             counted = tree.copy()
@@ -275,17 +276,8 @@ def aggregates_of_all(tree: exp.Query) -> list[exp.Expr]:
     if not isinstance(tree, exp.Select) or any(tree.args.get(part) for part in ("group", "distinct", "having")):
         return []
     projected = [item.unalias() for item in tree.expressions]
-    return projected if all(_aggregates(item) for item in projected) else []
-
-
-def _inside_casts(item: exp.Expr) -> exp.Expr:
-    while isinstance(item, exp.Cast | exp.Paren):
-        item = item.this
-    return item
-
-
-def _aggregates(item: exp.Expr) -> bool:
-    return item.find(exp.AggFunc) is not None and item.find(exp.Window) is None
+    aggregated = (item.find(exp.AggFunc) is not None and item.find(exp.Window) is None for item in projected)
+    return projected if all(aggregated) else []
 
 
 def literal(value: Any) -> str | None:
@@ -302,8 +294,7 @@ def literal(value: Any) -> str | None:
         case float():
             return repr(value) if isfinite(value) else None
         case str():
-            escaped = value.replace("'", "''")
-            return None if "\0" in value else f"'{escaped}'"
+            return None if "\0" in value else quote_text(value)
         case dt.datetime():
             kind = "TIMESTAMP" if value.tzinfo is None else "TIMESTAMPTZ"
             return f"{kind} '{value.isoformat(sep=' ')}'"

@@ -119,6 +119,13 @@ def name_list(names: Iterable[str]) -> str:
     return ", ".join(quote_identifier(name) for name in names)
 
 
+def join_condition(key: ForeignKey) -> str:
+    """Return the condition on which a table joins the parent of a foreign key, both in the first schema."""
+    child, parent = quote_identifier(key.child), quote_identifier(key.parent)
+    pairs = zip(map(quote_identifier, key.columns), map(quote_identifier, key.parent_columns), strict=True)
+    return " AND ".join(f"{child}.{own} = {parent}.{theirs}" for own, theirs in pairs)
+
+
 def _table(table: Table, schema: Schema) -> str:
     inside = [_column(column, schema.schemas) for column in table.columns]
     inside += [_generated(column, schema) for column in table.generated]
