@@ -29,7 +29,6 @@ WEEKLY = "0 3 * * 1"
 HOURLY = "0 * * * *"
 ATTEMPTS = 2
 """How often the same refresh is asked for, before it waits for a person: each failed attempt is paid for."""
-_GRACE = 1.25  # a refresh takes time, and may wait for others
 _PARTITION = "dagster/partition"
 _BY_CONDITION = "dagster/from_automation_condition"
 _DATABASE = "privbench/database"
@@ -117,7 +116,7 @@ def freshness_policy(spec: Spec) -> dg.FreshnessPolicy | None:
     if spec.schedule is None:
         return None
     pause = longest_pause(spec.schedule)
-    return dg.FreshnessPolicy.time_window(fail_window=pause + pause * _GRACE, warn_window=pause * _GRACE)
+    return dg.FreshnessPolicy.time_window(fail_window=pause * 2.25, warn_window=pause * 1.25)
 
 
 def when_inputs_are_made() -> dg.AutomationCondition[Any]:

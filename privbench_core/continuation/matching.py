@@ -18,8 +18,6 @@ from privbench_core.schema.tables import Table
 from privbench_core.schema.types.durations import DAY
 
 _NEAREST = 128  # rows of about the same age among which a counterpart is chosen
-_OLDER, _MORE = 0.5, 1.5  # cost of an age, or of a number of rows so far, that is twice as large
-_TIES = 0.25  # most that chance adds
 
 
 class Features:
@@ -53,7 +51,7 @@ class Features:
         self.codes = np.stack([*codes, *happened], axis=1).astype(np.int16)
         # Cost where a date has passed, or there are rows, for one alone; of another value of a column: 1.
         self.weights = np.append(np.ones(len(codes)), np.full(len(happened), 3.0))
-        costs = np.array([_OLDER, *[_MORE] * len(numbers)])
+        costs = np.array([0.5, *[1.5] * len(numbers)])  # of an age, and of a number of rows so far, twice as large
         self.sizes = (np.log2(1 + np.stack([age, *numbers], axis=1)) * costs).astype(np.float32)
 
     def cost(self, row: int, others: Features, rows: Ints) -> np.ndarray:
@@ -164,7 +162,7 @@ class Counterparts:
         units = units[units % step == place]
         if not len(units):
             return int(self.world.tables[lead.name].unit[row])
-        costs = self.rng.random(len(units)) * _TIES
+        costs = self.rng.random(len(units)) / 4
         for table, each in (*members[:8], members[-1]):  # rows of a unit that decide on its counterpart
             rows, which = self._rows_of(table.name, units)
             least = np.full(len(units), 20.0)  # cost of a unit that lacks rows of a table
@@ -175,7 +173,7 @@ class Counterparts:
     def _best(self, table: str, row: int, options: Ints) -> int:
         if not len(options):
             return -1
-        costs = self._cost(table, row, options) + self.rng.random(len(options)) * _TIES
+        costs = self._cost(table, row, options) + self.rng.random(len(options)) / 4  # chance decides among the like
         return int(options[costs.argmin()])
 
     def _cost(self, table: str, row: int, options: Ints) -> np.ndarray:

@@ -22,10 +22,6 @@ from privbench_core.workload.engine import TIMEOUT_SECONDS, Engine, ResolvedQuer
 from privbench_core.workload.statements import Workload
 
 CLASSES = ("low", "medium", "high")
-WORSE = 1.02
-"""Ratio to the Q-error of shuffled columns above which a Q-error is worse; below, it may be the chance of one shuffle.
-
-Chosen by hand; not tuned."""
 
 
 def q_errors(true: NDArray[np.integer], estimated: NDArray[np.integer] | NDArray[np.floating]) -> NDArray[np.float64]:
@@ -102,10 +98,13 @@ class WorkloadResult:
 
     @property
     def worse_than_shuffled(self) -> tuple[int, ...]:
-        """Numbers of joins whose median Q-error is worse than that of the source with shuffled columns, see `WORSE`."""
+        """Numbers of joins whose median Q-error is worse than that of the source with shuffled columns.
+
+        A factor of up to 1.02 may be the chance of one shuffle (chosen by hand).
+        """
         medians = {each["joins"]: each["median"] for each in self.shuffled}
         return tuple(
-            each["joins"] for each in self.by_joins if each["median"] > WORSE * medians.get(each["joins"], np.inf)
+            each["joins"] for each in self.by_joins if each["median"] > 1.02 * medians.get(each["joins"], np.inf)
         )
 
     def verdicts(self) -> Iterator[Verdict]:

@@ -49,8 +49,6 @@ LIMITS = {
 }
 """Thresholds where none are given; "time_ratio" has none, because run times of other machines or hours differ."""
 
-_SHORTEST = 1.0  # milliseconds: run times below differ by noise alone; chosen by hand
-
 
 @dataclass(frozen=True)
 class TableSize:
@@ -178,7 +176,7 @@ class CheckResult:
         """The figures over all queries that thresholds limit; None where nothing was measured."""
         same = [not query.flips for query in self.queries if query.before and query.now]
         times = [
-            max(now, _SHORTEST) / max(before, _SHORTEST)
+            max(now, 1.0) / max(before, 1.0)  # run times below 1 ms differ by noise alone
             for query in self.queries
             if query.before and query.now
             for before, now in [(query.before.milliseconds, query.now.milliseconds)]

@@ -31,7 +31,6 @@ from privbench_core.schema.tables import Schema, Table
 PSQL, DUCKDB, STATISTICS = "load.sql", "load.duckdb.sql", "statistics.sql"
 Entries = Mapping[str, Mapping[str, Any]]
 """The manifest's entries by table name, referenced tables first."""
-_BATCH_ROWS = 100_000  # as many as loading into PostgreSQL sends at a time
 
 
 def write_csv(table: Table, rows: Path, target: Path) -> None:
@@ -42,7 +41,7 @@ def write_csv(table: Table, rows: Path, target: Path) -> None:
         gzip.GzipFile("", "wb", 1, raw, mtime=0) as packed,
         pq.ParquetFile(rows) as file,
     ):
-        for batch in file.iter_batches(_BATCH_ROWS):
+        for batch in file.iter_batches(100_000):  # as many as loading into PostgreSQL sends at a time
             packed.write(copy_text(batch, table))
 
 
