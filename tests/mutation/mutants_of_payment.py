@@ -431,8 +431,8 @@ PAYMENT = [
         "payment",
         "a bundle that records more spending than the ledger is replaced",
         "pipeline/receipt.py",
-        "    if epsilon > known * _ROUNDING:\n",
-        "    if False:\n",
+        "    if epsilon > known * (1 + 1e-6):",
+        "    if False:",
         (f"{_T_FORGOTTEN}::test_a_bundle_that_knows_of_more_is_not_replaced",),
     ),
     Mutant(
