@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _CELL = 40  # characters of a value that are shown
 _LABELLED = 12  # bars that still get a label each
 _INK, _FILL = "#333333", "#4c78a8"
-SYMBOL = {Measure.PURE: "ε", Measure.ZCDP: "ρ"}
+SYMBOL = {Measure.PURE: "ε", Measure.GDP: "ρ"}
 
 
 def step_metadata(session: Session, epsilon: str, step: Step, made: Made, content: Artifact) -> dict[str, Any]:
