@@ -1,7 +1,7 @@
 """Error bars: for each query over a bundle, an interval for its answer on the source.
 
 How far the answers on the bundle's replicates are from the bundle's estimates how far that is from the source's (a
-parametric bootstrap, see `pipeline.replicates`). Counts, and other answers of one sign, are off by factors, so their
+parametric bootstrap, see `pipeline.rehearsal`). Counts, and other answers of one sign, are off by factors, so their
 errors are of logarithms; a count is a whole number, so one row is added to its error. Error / root mean square of n
 replicates has Student's t distribution, with n degrees of freedom if errors are normal and without bias, and with about
 half as many if their tails are as heavy as measured (2n / (kurtosis - 1), with a kurtosis of 5).
