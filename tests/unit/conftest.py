@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,29 +36,36 @@ def operated(town_spec: Path, fake: FakeSynthesizer) -> Iterator[Orchestrated]:
 
 
 @pytest.fixture(scope="session")
-def settled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Orchestrated, Path]]:
-    """A town that was made at ε=0.8 and not at 3.2, with a copy of its folder."""
-    folder = tmp_path_factory.mktemp("settled")
+def settled_once(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[sqlite3.Connection]]:
+    """A town that was made at ε=0.8 and not at 3.2: a copy of its folder, and of what Dagster stored."""
+    folder, made = tmp_path_factory.mktemp("settled"), FakeSynthesizer()
     with pytest.MonkeyPatch.context() as patched:
-        made = FakeSynthesizer()
         patched.setattr(pipeline_plans, "load_synthesizer", lambda _: made)
         with _operated(write_town(build_town(), folder / "town"), made) as operated:
             assert operated.refresh("0.8").success
             assert operated.tick() == {}
-            yield operated, shutil.copytree(folder / "town", folder / "kept")
+            stored = [sqlite3.connect(":memory:") for _ in _storages(operated)]
+            for storage, copy in zip(_storages(operated), stored, strict=True):
+                storage.backup(copy)
+    return (folder / "town").rename(folder / "kept"), stored
 
 
 @pytest.fixture
-def settled(settled_once: tuple[Orchestrated, Path], fake: FakeSynthesizer) -> Iterator[Orchestrated]:
-    """A town under Dagster that was made at ε=0.8 and not at 3.2."""
-    first, kept = settled_once
-    shutil.rmtree(first.path.parent)
-    shutil.copytree(kept, first.path.parent)
-    with _operated(first.path, fake) as operated:
-        for name in ("_event_storage", "_run_storage"):
-            stored, copy = (getattr(each.instance, name)._held_conn.connection for each in (first, operated))
-            stored.driver_connection.backup(copy.driver_connection)
+def settled(settled_once: tuple[Path, list[sqlite3.Connection]], fake: FakeSynthesizer) -> Iterator[Orchestrated]:
+    """A town under Dagster that was made at ε=0.8 and not at 3.2, always in the same folder."""
+    kept, stored = settled_once
+    folder = shutil.copytree(kept, kept.with_name("town"))
+    with _operated(folder / "spec.yaml", fake) as operated:
+        for copy, storage in zip(stored, _storages(operated), strict=True):
+            copy.backup(storage)
         yield operated
+    shutil.rmtree(folder)
+
+
+def _storages(operated: Orchestrated) -> list[sqlite3.Connection]:
+    """Where Dagster stores events and runs of an instance in memory."""
+    stored = (getattr(operated.instance, name) for name in ("_event_storage", "_run_storage"))
+    return [storage._held_conn.connection.driver_connection for storage in stored]
 
 
 @contextmanager
