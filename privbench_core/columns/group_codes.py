@@ -7,12 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privbench_core.columns.binning import Binning
-from privbench_core.columns.discretizer import Discretizer
+from privbench_core.arrays import Numbers
+from privbench_core.columns.discretizer import Binning, Discretizer
 from privbench_core.columns.intervals import equal_width_codec
 from privbench_core.schema.columns import Column, ColumnType
 
-Numbers = NDArray[np.int64]
 ALONE, DIFFERENT, SAME = range(3)
 AGREEMENTS = SAME + 1
 """Number of codes of whether a row and a sibling of it have the same code of a column."""

@@ -13,8 +13,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from privbench_core.columns.binning import Binning
-from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.discretizer import Binning, Discretizer
 from privbench_core.columns.grid import Grid
 from privbench_core.columns.intervals import OrderedCodec
 from privbench_core.guards import LAG_CLASSES, MAX_CODES

@@ -10,7 +10,7 @@ import pyarrow as pa
 from privbench_core.columns.row_constraints import NOT_APPLICABLE, VIOLATED, verdicts
 from privbench_core.continuation.arrivals import Ints, is_calendar
 from privbench_core.guards import SAMPLE_ROWS
-from privbench_core.sampling.row_groups import common_numbers
+from privbench_core.sampling.keys import common_numbers
 from privbench_core.schema.columns import ColumnType
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.row_constraints import DatePart, PartOfDate

@@ -12,7 +12,7 @@ from privbench_core.continuation.arrivals import UNDATED, Ints, arrival_column, 
 from privbench_core.continuation.rules import parts_of_dates, repeated_columns
 from privbench_core.errors import PublishError
 from privbench_core.publishing.bundle import Bundle
-from privbench_core.sampling.row_groups import common_numbers
+from privbench_core.sampling.keys import common_numbers
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.row_constraints import PartOfDate
 from privbench_core.schema.tables import Schema, Table

@@ -20,8 +20,9 @@ from itertools import combinations, combinations_with_replacement, permutations
 import numpy as np
 from numpy.typing import NDArray
 
+from privbench_core.arrays import Array
 from privbench_core.columns.discretizer import Discretizer, ordered_codes
-from privbench_core.estimators.candidates import Candidates
+from privbench_core.estimators.coarsening import Candidates
 from privbench_core.estimators.denoising import onto_simplex
 from privbench_core.estimators.fitting import fit_margins
 from privbench_core.groups.group_model import GroupClass, GroupModel
@@ -40,12 +41,10 @@ from privbench_core.privacy.queries import Distances, Marginal
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.split_rules import ByValue
 from privbench_core.privacy.views import ViewSpec
-from privbench_core.profiles.names import OWNER_FANOUT, parent_column
-from privbench_core.profiles.profile import Profile
+from privbench_core.profiles.profile import OWNER_FANOUT, Profile, parent_column
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.identity import Identity
 
-Array = NDArray[np.float64]
 Pair = tuple[str, str]
 _OTHER, _THIRD = "other.", "third."  # columns of the second child of a pair, and of the third of a triple
 

@@ -24,6 +24,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from privbench_core.arrays import Array
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.group_codes import index_coder, place_count, sizes_and_ranks
 from privbench_core.estimators.segmentation import SIGNIFICANT
@@ -41,12 +42,9 @@ from privbench_core.privacy.features import Feature, MemberPlace, Own, OwnerType
 from privbench_core.privacy.queries import Distances, Marginal
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.views import ViewSpec
-from privbench_core.profiles.names import PLACE, parent_column
-from privbench_core.profiles.profile import Profile
+from privbench_core.profiles.profile import PLACE, Profile, parent_column
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.identity import Identity
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

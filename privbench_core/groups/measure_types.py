@@ -15,8 +15,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from privbench_core.columns.binning import Binning
-from privbench_core.columns.discretizer import Discretizer
+from privbench_core.arrays import Array
+from privbench_core.columns.discretizer import Binning, Discretizer
 from privbench_core.columns.intervals import equal_width_codec
 from privbench_core.estimators.denoising import onto_simplex
 from privbench_core.estimators.fitting import combine, fit_margins
@@ -30,12 +30,10 @@ from privbench_core.privacy.features import Feature, GroupTypes, Own, OwnerType,
 from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.views import ViewSpec
-from privbench_core.profiles.names import OWN_FANOUT
-from privbench_core.profiles.profile import Profile
+from privbench_core.profiles.profile import OWN_FANOUT, Profile
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.constraints import ForeignKey
 
-Array = NDArray[np.float64]
 Scores = NDArray[np.int64]
 
 

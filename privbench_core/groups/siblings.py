@@ -16,8 +16,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privbench_core.arrays import Array, Numbers
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.systematic import group_counts, stable_order
 from privbench_core.estimators.fitting import mutual_information
@@ -27,9 +27,6 @@ from privbench_core.links.fanout import Agreement
 from privbench_core.marginals.record_swapping import partners
 from privbench_core.marginals.sampler import Model, Rows
 from privbench_core.tuning import TUNING
-
-Array = NDArray[np.float64]
-Numbers = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

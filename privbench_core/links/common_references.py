@@ -19,8 +19,6 @@ from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema
 from privbench_core.stored import Storable
 
-Numbers = NDArray[np.int64]
-
 
 @dataclass(frozen=True)
 class CommonReference(Storable):

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from privbench_core.arrays import Array, Numbers
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.systematic import systematic_counts
 from privbench_core.estimators.fitting import mutual_information
@@ -23,8 +24,6 @@ from privbench_core.links.parent_choice import Distinct, Level, ParentChoice, pi
 from privbench_core.links.popularity import ByRank, raked
 from privbench_core.marginals.sampler import Rows
 
-Array = NDArray[np.float64]
-Numbers = NDArray[np.int64]
 Rng = np.random.Generator
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from privbench_core.arrays import Array
 from privbench_core.columns.discretizer import Discretizer, ordered_codes
 from privbench_core.guards import NEGLIGIBLE, TINY
 from privbench_core.links.fanout import Fanout
@@ -17,13 +18,11 @@ from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.features import Feature, OfParent, OwnerFanout, ParentFanout
 from privbench_core.privacy.queries import Marginal
 from privbench_core.profiles.measure_lags import MeasuredLag
-from privbench_core.profiles.names import OWNER_FANOUT, PARENT, children_column, parent_column
-from privbench_core.profiles.profile import Profile
+from privbench_core.profiles.profile import OWNER_FANOUT, PARENT, Profile, children_column, parent_column
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.units.measure_by_size import Features
 from privbench_core.units.row_count import RowCount
 
-Array = NDArray[np.float64]
 Siblings = Mapping[ForeignKey, Fanout]
 """Other owner keys to the same parent -> their released links."""
 PAIRS = PairwiseFit()

@@ -22,6 +22,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from privbench_core.arrays import Array
 from privbench_core.columns.discretizer import Discretizer, ordered_codes
 from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.columns.group_codes import AGREEMENTS, DIFFERENT, SAME, index_coder, present_or_not
@@ -37,8 +38,7 @@ from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.views import ViewSpec
 from privbench_core.profiles.measure_lags import MeasuredLag, lag_features, measure_lags
-from privbench_core.profiles.names import OWN_FANOUT, children_column
-from privbench_core.profiles.profile import Profile
+from privbench_core.profiles.profile import OWN_FANOUT, Profile, children_column
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.tuning import TUNING
 from privbench_core.units.measure_by_size import Features, one_way_over_rows
@@ -53,7 +53,6 @@ from privbench_core.units.size_counts import (
     refine_bands,
 )
 
-Array = NDArray[np.float64]
 _OWNER = "#owner"
 
 

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privbench_core.arrays import Array
 from privbench_core.columns.discretizer import ordered_codes
 from privbench_core.columns.group_codes import present_or_not
 from privbench_core.estimators.coarsening import Ends
@@ -41,7 +41,6 @@ from privbench_core.schema.constraints import ForeignKey
 from privbench_core.tuning import TUNING
 from privbench_core.units.measure_by_size import Features
 
-Array = NDArray[np.float64]
 Joints = dict[tuple[str, str], Array]
 """(target, column) -> joint."""
 

@@ -14,10 +14,9 @@ from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from privbench_core.columns.binning import Binning
-from privbench_core.columns.discretizer import Discretizer
+from privbench_core.arrays import Array, Numbers
+from privbench_core.columns.discretizer import Binning, Discretizer
 from privbench_core.columns.grid import Grid
 from privbench_core.columns.intervals import OrderedCodec
 from privbench_core.estimators.denoising import onto_simplex, shrink_haar
@@ -30,16 +29,12 @@ from privbench_core.links.popularity_shapes import truncated_mean
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.features import Feature, OfParent, ParentFanout
 from privbench_core.privacy.session import PrivateSession
-from privbench_core.profiles.names import children_column
-from privbench_core.profiles.profile import Profile
+from privbench_core.profiles.profile import Profile, children_column
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Table
 from privbench_core.tuning import TUNING
 from privbench_core.units.row_count import RowCount
-
-Array = NDArray[np.float64]
-Numbers = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ from itertools import count
 import numpy as np
 from numpy.typing import NDArray
 
+from privbench_core.arrays import Numbers
 from privbench_core.guards import MAX_CELLS, NEGLIGIBLE, REDRAWING_ROUNDS, TINY
 
-Numbers = NDArray[np.int64]
 Level = tuple[Numbers, Numbers]
 
 

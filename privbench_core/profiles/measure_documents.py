@@ -14,9 +14,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from privbench_core.columns.binning import Binning
 from privbench_core.columns.categorical import CategoricalCodec
-from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.discretizer import Binning, Discretizer
 from privbench_core.columns.grid import qualified
 from privbench_core.guards import DOCUMENT_LEAVES
 from privbench_core.privacy.budget import Price, zero

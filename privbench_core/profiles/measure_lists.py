@@ -14,9 +14,9 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from privbench_core.columns.binning import Binning
+from privbench_core.arrays import Array
 from privbench_core.columns.categorical import CategoricalCodec
-from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.discretizer import Binning, Discretizer
 from privbench_core.columns.grid import Grid, qualified
 from privbench_core.columns.intervals import OrderedCodec
 from privbench_core.columns.made_up import MadeUp
@@ -32,8 +32,6 @@ from privbench_core.schema.columns import Column, ColumnType, Scalar
 from privbench_core.schema.tables import Table
 from privbench_core.tuning import TUNING
 from privbench_core.units.row_count import RowCount
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

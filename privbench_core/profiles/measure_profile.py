@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privbench_core.arrays import Array
 from privbench_core.columns.categorical import CategoricalCodec
 from privbench_core.columns.codec import Codec
 from privbench_core.columns.discretizer import Discretizer, ordered_codes, tails_of
@@ -46,8 +46,6 @@ from privbench_core.units.measure_by_size import (
 )
 from privbench_core.units.measure_row_count import measure_row_count
 from privbench_core.units.row_count import RowCount, UnitCount
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privbench_core.arrays import Array
 from privbench_core.columns.categorical import CategoricalCodec
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.estimators.segmentation import SIGNIFICANT
@@ -18,8 +18,6 @@ from privbench_core.profiles.lags import Lag
 from privbench_core.schema.row_constraints import RowConstraint
 from privbench_core.stored import Storable
 from privbench_core.units.row_count import RowCount
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -117,3 +115,19 @@ class Profile(Storable):
         """Return what counts of up to ``size.rows_per_unit`` rows of a unit leave out: `RowCount.truncation_bias`."""
         counted = self.size.counted(self.size.rows_per_unit)
         return {name: self.size.truncation_bias(shape, counted) for name, shape in self.shapes.items()}
+
+
+OWN_FANOUT = "#children"
+OWNER_FANOUT = "#siblings"
+PLACE = "#place"
+PARENT = "parent."
+
+
+def children_column(key: str) -> str:
+    """Return the name, among a parent's columns, of the number of its children along another owner key."""
+    return f"{OWN_FANOUT} along {key}"
+
+
+def parent_column(name: str) -> str:
+    """Return the name of a parent's column in the context of its children."""
+    return f"{PARENT}{name}"

@@ -16,11 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from privbench_core.arrays import Mask
 from privbench_core.backends.duckdb.connections import scratch
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.row_constraints import MOVED, computed, is_missing, moved, numbers_of
 from privbench_core.guards import REDRAWING_ROUNDS, SETTLING_ROUNDS
-from privbench_core.sampling.row_groups import group_numbers
+from privbench_core.sampling.keys import group_numbers
 from privbench_core.schema.checks import columns_of, enforceable_check
 from privbench_core.schema.columns import Learn
 from privbench_core.schema.constraints import Check, Dependency
@@ -28,7 +29,6 @@ from privbench_core.schema.row_constraints import InOrder, MissingTogether, Part
 from privbench_core.schema.tables import Table
 
 Arrays = Mapping[str, pa.Array]
-Mask = NDArray[np.bool_]
 Tree = Any  # an expression of sqlglot, whose kinds have different parts
 
 

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from privbench_core.arrays import Array
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.grid import Grid
@@ -28,7 +29,6 @@ from privbench_core.guards import BLOCK_ROWS, FITTING_ROUNDS, PROPOSALS, SAMPLE_
 from privbench_core.profiles.lags import Lag, Lags
 from privbench_core.tuning import TUNING
 
-Array = NDArray[np.float64]
 Points = NDArray[np.int64]
 Places: TypeAlias = NDArray[np.signedinteger[Any]]
 

@@ -8,14 +8,13 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from privbench_core.columns.binning import Binning
-from privbench_core.columns.discretizer import Discretizer
+from privbench_core.arrays import Array
+from privbench_core.columns.discretizer import Binning, Discretizer
 from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.guards import HALVINGS, LARGEST_ANY, TINY
 from privbench_core.privacy.relations import WEIGHT_SCALE
 from privbench_core.stored import Storable
 
-Array = NDArray[np.float64]
 UNIT_SIZE = "#rows of unit"
 
 

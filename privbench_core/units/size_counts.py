@@ -16,13 +16,12 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from privbench_core.columns.binning import Binning
+from privbench_core.arrays import Array
+from privbench_core.columns.discretizer import Binning
 from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.estimators.segmentation import SIGNIFICANT
 from privbench_core.estimators.size_shapes import Shapes, model_deviation, shrink_to_shapes, size_shapes
 from privbench_core.guards import FITTING_ROUNDS_PER_NUMBER, NEGLIGIBLE, TINY, TOLERANCE
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

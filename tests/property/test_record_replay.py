@@ -43,8 +43,7 @@ from privbench_core.privacy.relations import is_set_null_across_units
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.views import CodedView, ViewSpec
 from privbench_core.profiles import measure_bins as refine
-from privbench_core.profiles.names import children_column
-from privbench_core.profiles.profile import Profile
+from privbench_core.profiles.profile import Profile, children_column
 from privbench_core.schema.constraints import OnUnitRemoved
 from privbench_core.schema.row_constraints import Formula, InOrder, MissingTogether, SameValue
 from privbench_core.synthesizers import privbench

@@ -17,11 +17,11 @@ from privbench_core.links.fanout import Fanout
 from privbench_core.links.measure_children import expected_context
 from privbench_core.marginals.one_way import OneWay
 from privbench_core.privacy.budget import Budget
-from privbench_core.profiles.names import OWNER_FANOUT, parent_column
+from privbench_core.profiles.profile import OWNER_FANOUT, parent_column
 from privbench_core.schema.columns import Column, ColumnType, Values
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
-from privbench_core.synthesizers.registry import load_synthesizer
+from privbench_core.synthesizers.contract import load_synthesizer
 from privbench_core.units.row_count import RowCount
 from tests.helpers.databases import Database
 from tests.helpers.noise import SeededNoise

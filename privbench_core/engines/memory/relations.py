@@ -10,8 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from privbench_core.columns.differences import beside_rows, modelled_values, values_of_owners
-from privbench_core.engines.keyed_order import keyed_order
-from privbench_core.engines.unit_weights import unit_divisors, unit_weights
+from privbench_core.engines.keyed_order import keyed_order, unit_divisors, unit_weights
 from privbench_core.privacy.relations import carries
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema

@@ -18,10 +18,9 @@ from privbench_core.privacy.relations import deciding_tables, stability
 from privbench_core.privacy.views import ViewSpec
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
-from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKind, structure_rng
+from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKind, installed, structure_rng
 from privbench_core.synthesizers.privbench import SharedOptions
 from privbench_core.synthesizers.privspn import Options as PrivSPNOptions
-from privbench_core.synthesizers.registry import installed
 from privbench_core.synthesizers.steps.link import released_profile
 from privbench_core.synthesizers.steps.profile import profile_steps
 

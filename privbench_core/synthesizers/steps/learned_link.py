@@ -33,8 +33,7 @@ from privbench_core.privacy.budget import Price
 from privbench_core.privacy.features import Feature, OfParent, Own, OwnerFanout, ParentRow
 from privbench_core.privacy.relations import is_set_null_across_units, referring_rows
 from privbench_core.privacy.session import PrivateSession
-from privbench_core.profiles.names import OWNER_FANOUT, parent_column
-from privbench_core.profiles.profile import Profile
+from privbench_core.profiles.profile import OWNER_FANOUT, Profile, parent_column
 from privbench_core.sampling.children import add_sizes, children_of, numbers_of_children
 from privbench_core.sampling.references import Parent
 from privbench_core.schema.constraints import ForeignKey

@@ -32,8 +32,7 @@ from privbench_core.privacy.relations import (
     referring_rows,
     stability,
 )
-from privbench_core.profiles.names import parent_column
-from privbench_core.profiles.profile import Profile
+from privbench_core.profiles.profile import Profile, parent_column
 from privbench_core.sampling.ranges import stays_inside
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.identity import Identity, key_identity
