@@ -28,22 +28,23 @@ from privbench_core.estimators.fitting import fit_margins
 from privbench_core.groups.group_model import GroupClass, GroupModel
 from privbench_core.guards import FITTING_ROUNDS, LARGEST_ANY, NEGLIGIBLE, SMOOTHING
 from privbench_core.links.fanout import Fanout
-from privbench_core.links.measure_children import expected_context
+from privbench_core.links.ownership import Ownership
 from privbench_core.marginals.measure_one_way import measure_one_way
 from privbench_core.marginals.measure_pairs import PairwiseFit
 from privbench_core.marginals.measure_scores import has_power, pair_scores
 from privbench_core.marginals.one_way import OneWay
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.curator import Curator
-from privbench_core.privacy.features import CoMember, Feature, OfParent, Own, OwnerFanout
+from privbench_core.privacy.features import CoMember, Feature, OwnerFanout
 from privbench_core.privacy.permutations import MOST_MEMBERS
 from privbench_core.privacy.queries import Distances, Marginal
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.split_rules import ByValue
 from privbench_core.privacy.views import ViewSpec
-from privbench_core.profiles.profile import OWNER_FANOUT, Profile, parent_column
+from privbench_core.profiles.profile import OWNER_FANOUT, Profile
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.identity import Identity
+from privbench_core.units.measure_by_size import Features
 
 Pair = tuple[str, str]
 _OTHER, _THIRD = "other.", "third."  # columns of the second child of a pair, and of the third of a triple
@@ -157,26 +158,23 @@ class GroupFit:
         sigma = curator.sigma([Marginal(())], price.share(1 / pairs))
         return self.usefulness * math.sqrt(2 / math.pi) * sigma * cells
 
-    def fit(
-        self, session: PrivateSession, key: ForeignKey, parent: Profile, child: Profile, fanout: Fanout, price: Price
-    ) -> GroupModel:
+    def fit(self, session: PrivateSession, ownership: Ownership, fanout: Fanout, price: Price) -> GroupModel:
         """Measure the groups along an ownership key, for at most ``price``.
 
         Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 1, 2, 4, 7 and 8.
 
         Args:
             session: Open for the step.
-            key: The ownership key.
-            parent: Released profile of the owners.
-            child: The same of the children; they have attributes.
+            ownership: The key, and both sides; children have attributes.
             fanout: Released sizes of the groups.
             price: Of everything here.
         """
-        context = {OWNER_FANOUT: fanout.sizes}
-        context |= {parent_column(name): discretizer for name, discretizer in parent.discretizers.items()}
-        of_units = parent.size.units is None
-        sizes = FanoutClasses.of(fanout, parent.size.rows, child.size.rows_per_unit, of_units=of_units)
-        spec = _view(key, parent, child, fanout.sizes)
+        child, of_units = ownership.child, ownership.of_units
+        context: dict[str, tuple[Feature, Discretizer]]
+        context = {OWNER_FANOUT: (OwnerFanout(ownership.key), fanout.sizes)}
+        context |= ownership.parent.of_owner(ownership.key)
+        sizes = FanoutClasses.of(fanout, ownership.parent.size.rows, child.size.rows_per_unit, of_units=of_units)
+        spec = _view(ownership.key, context, child)
         curator = session.view(spec, "groups")
         own, codes = list(child.discretizers), curator.sizes
         kinds = (  # of one child, of its owner and it, of two children
@@ -197,14 +195,14 @@ class GroupFit:
             measure_one_way(part, own, prices["margins"]).times(factor)
             for part, factor in zip(parts, in_rows, strict=True)
         ]
-        ordered = ordered_codes({**context, **child.discretizers})
+        ordered = ordered_codes({**{name: coder for name, (_, coder) in context.items()}, **child.discretizers})
         ordered |= {f"{_OTHER}{name}": number for name, number in ordered_codes(child.discretizers).items()}
         classes = []
         for part, margin, factor, inside in zip(
             parts, reconciled(margins, child.one_way), in_rows, insides, strict=True
         ):
             one_way = margin.times(1 / factor)
-            shares = expected_context(key, parent, child.size, fanout, context, {}, inside)
+            shares = ownership.expected(fanout, context, inside)
             owners = {name: of_name * one_way.total for name, of_name in shares.items()}
             classes.append(self._class(part, owners, one_way, ordered, kinds, sizes.shares(inside), price))
         return GroupModel(OWNER_FANOUT, class_of, tuple(classes), counted if of_units else ())
@@ -294,11 +292,9 @@ def _explained(pair: Array) -> Array:
     return fit_margins(np.full((size,) * 3, size**-3.0), margins, FITTING_ROUNDS)
 
 
-def _view(key: ForeignKey, parent: Profile, child: Profile, sizes: Discretizer) -> ViewSpec:
+def _view(key: ForeignKey, context: Features, child: Profile) -> ViewSpec:
     """Return the view with columns of a child, of its owner, and of other children."""
-    features: dict[str, tuple[Feature, Discretizer]] = {OWNER_FANOUT: (OwnerFanout(key), sizes)}
-    features |= {parent_column(name): (OfParent(key, name), coder) for name, coder in parent.discretizers.items()}
-    features |= {name: (Own(name), coder) for name, coder in child.discretizers.items()}
+    features = {**context, **child.own()}
     for member, prefix in enumerate((_OTHER, _THIRD), start=1):
         features |= {f"{prefix}{name}": (CoMember(key, member, name), c) for name, c in child.discretizers.items()}
     return ViewSpec(key.child, features, (child.size.rows_per_unit,))

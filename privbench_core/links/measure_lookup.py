@@ -24,15 +24,15 @@ from privbench_core.estimators.segmentation import ABSOLUTE
 from privbench_core.guards import SHOWN_DEVIATIONS, SMOOTHING, TINY, TOLERANCE
 from privbench_core.links.lookup import ANY, COUNTED, Lookup, marginals_of, with_code_of_none
 from privbench_core.links.measure_bounded import BoundedCounts, measure_bounded, unbounded_targets
-from privbench_core.links.measure_children import PAIRS
 from privbench_core.links.measure_linking import grouped
 from privbench_core.links.measure_popularity import rank_popularity
 from privbench_core.links.measure_targets import PublicParent, Referred, clean_target, public_references
+from privbench_core.links.ownership import PAIRS
 from privbench_core.links.popularity import Popularity
 from privbench_core.marginals.measure_scores import has_power
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.curator import Curator
-from privbench_core.privacy.features import Own, ParentRow
+from privbench_core.privacy.features import ParentRow
 from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.views import BoundedReferences, ViewSpec
@@ -73,8 +73,7 @@ def fit_lookup(
     Returns:
         The link; along a SET NULL key, how many rows refer to others, too.
     """
-    own: Features = {name: (Own(name), discretizer) for name, discretizer in child.discretizers.items()}
-    own = {**own, **(owner or {})}
+    own = {**child.own(), **(owner or {})}
     if isinstance(parent, PublicParent):
         return _to_public(session, key, child, own, parent, price), None
     if referring is not None and parent is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -14,7 +14,9 @@ from privbench_core.columns.discretizer import Discretizer
 from privbench_core.estimators.segmentation import SIGNIFICANT
 from privbench_core.guards import HIDDEN_PARTS, SHOWN_DEVIATIONS
 from privbench_core.marginals.one_way import OneWay
+from privbench_core.privacy.features import Feature, OfParent, Own
 from privbench_core.profiles.lags import Lag
+from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.row_constraints import RowConstraint
 from privbench_core.stored import Storable
 from privbench_core.units.row_count import RowCount
@@ -44,6 +46,14 @@ class Profile(Storable):
     lags: tuple[Lag, ...] = ()
     relatives: Mapping[str, str] = field(default_factory=dict)
     constraints: tuple[RowConstraint, ...] = ()
+
+    def own(self, names: Iterable[str] | None = None) -> dict[str, tuple[Feature, Discretizer]]:
+        """Return coded columns of a row, all or some of them, as a view of the table has them."""
+        return {name: (Own(name), self.discretizers[name]) for name in (self.discretizers if names is None else names)}
+
+    def of_owner(self, key: ForeignKey) -> dict[str, tuple[Feature, Discretizer]]:
+        """Return the columns of an owner along a key, as a view of its children has them: see `parent_column`."""
+        return {parent_column(name): (OfParent(key, name), coder) for name, coder in self.discretizers.items()}
 
     @property
     def hidden(self) -> tuple[str, ...]:

@@ -34,7 +34,7 @@ from privbench_core.synthesizers.steps.link import (
     counted_along,
     fanout_key,
     lookup_step,
-    released_numbers,
+    released_ownership,
     released_profile,
 )
 from privbench_core.synthesizers.steps.profile import profile_steps
@@ -144,10 +144,9 @@ def types_step(schema: Schema, key: ForeignKey, for_sizes: Price, for_groups: Pr
     price = for_sizes if for_groups is None else for_sizes + for_groups
 
     def run(context: StepContext) -> Artifact:
-        own, above = (released_profile(context.inputs, name) for name in (key.child, key.parent))
         children = table_columns(schema, key.child, context.inputs)
-        siblings = released_numbers(schema, key, context.inputs)
-        found = fit.link(context.opened(), key, above, own, children, for_sizes, for_groups, siblings)
+        ownership = released_ownership(schema, key, context.inputs)
+        found = fit.link(context.opened(), ownership, children, for_sizes, for_groups)
         values = [] if found.latents is None else [size - 1 for size in found.latents.shape]
         groups = isinstance(found.measured, GroupModel)
         return Artifact(

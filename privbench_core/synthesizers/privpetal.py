@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 from privbench_core.groups.measure_groups import GroupFit
 from privbench_core.links.fanout import Fanout
 from privbench_core.links.measure_fanout import fit_sizes_and_siblings
+from privbench_core.links.ownership import Ownership
 from privbench_core.privacy.budget import Budget, Price
 from privbench_core.privacy.relations import deciding_tables, stability
 from privbench_core.schema.constraints import ForeignKey
@@ -89,9 +90,9 @@ def groups_step(schema: Schema, key: ForeignKey, price: Price, fit: GroupFit) ->
     """Return the step that measures the groups along an ownership key: the model of the children's attributes."""
 
     def run(context: StepContext) -> Artifact:
-        child, parent = (released_profile(context.inputs, name) for name in (key.child, key.parent))
+        parent, child = (released_profile(context.inputs, name) for name in (key.parent, key.child))
         fanout = released_fanout(context.inputs, key)
-        members = fit.fit(context.opened(), key, parent, child, fanout, price)
+        members = fit.fit(context.opened(), Ownership(key, parent, child), fanout, price)
         measured = [
             len(group.within) + len(group.above) + len(group.between) + len(group.triples) for group in members.classes
         ]
