@@ -29,7 +29,7 @@ from privbench_core.estimators.fitting import fit_margins, row_shares, with_row_
 from privbench_core.guards import TINY
 from privbench_core.links.fanout import Fanout
 from privbench_core.links.measure_agreements import measure_agreements
-from privbench_core.links.ownership import PAIRS, Ownership, measure_links
+from privbench_core.links.measure_children import PAIRS, Ownership, measure_links
 from privbench_core.marginals.measure_scores import has_power, highest_noise
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.features import OwnFanout, ParentRow
