@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, fields, replace
 from itertools import combinations, combinations_with_replacement, permutations
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -130,17 +131,27 @@ def reconciled(parts: Sequence[OneWay], whole: OneWay) -> list[OneWay]:
 
 @dataclass(frozen=True)
 class GroupFit:
-    """How the price of an owned table's groups is spent; see `privpetal.Options`."""
+    """How the price of an owned table's groups is spent.
 
+    Attributes:
+        PAIRS: How joints of pairs are chosen and measured.
+        scores: Share of R-scores in what an owned table's groups cost, σ_R of Algorithm 1 (a 1 of 1:1:8).
+        margins: Share of the one-way marginals of each class of group sizes, which stand for its noisy group sizes (the
+            other 1); the rest is for normalised permutation marginals (the 8).
+        usefulness: λ: a class of group sizes must have so many groups that the average marginal is λ-useful.
+        triples: Share of the NPMs' price for marginals over three members (permutation relations of order 3).
+    """
+
+    PAIRS: ClassVar[PairwiseFit] = PairwiseFit(max_pairs=1000)
     scores: float = 0.1
     margins: float = 0.1
     usefulness: float = 3.0
     triples: float = 0.05
-    pairs: PairwiseFit = field(default_factory=lambda: PairwiseFit(max_pairs=1000))
 
     def identity(self) -> Identity:
         """Return all that a release depends on."""
-        return {**vars(self), "pairs": self.pairs.identity()}
+        chosen = {each.name: getattr(self, each.name) for each in fields(GroupFit)}
+        return {**chosen, "pairs": self.PAIRS.identity()}
 
     def _prices(self, price: Price) -> dict[str, Price]:
         """Return the table of prices of a class: the paper's 1 : 1 : 8, of which triples get a share where useful."""
@@ -240,11 +251,11 @@ class GroupFit:
         ways = Candidates.of(candidates, scores, expected, ordered)
         useful = self._useful(part, own, three, prices["triples"])
         for_pairs = prices["pairs" if useful else "npms"]
-        tables = self.pairs.choose(part, ways.useful, ways.cells, for_pairs).tables(ways)
+        tables = self.PAIRS.choose(part, ways.useful, ways.cells, for_pairs).tables(ways)
         chosen = [[table for table in tables if table.pair in kind] for kind in kinds]
         weights = [sum(table.cells ** (2 / 3) for table in kind) for kind in chosen]
         within, above, between = [
-            self.pairs.joints(part, kind, counts, for_pairs.share(weight / sum(weights))) if kind else {}
+            self.PAIRS.joints(part, kind, counts, for_pairs.share(weight / sum(weights))) if kind else {}
             for kind, weight, counts in zip(chosen, weights, (clean, clean, of_two), strict=True)
         ]
         between = {(a, b.removeprefix(_OTHER)): joint for (a, b), joint in between.items()}
@@ -272,7 +283,7 @@ class GroupFit:
         noisy = part.measure("triple scores", [Distances(groups)], price.share(self.scores))
         cells = np.array([expected[name].size for name in same], dtype=float)
         for_joints = price.share(1 - self.scores)
-        chosen = self.pairs.choose(part, noisy.values[0][:, None] / 2, cells[:, None], for_joints)
+        chosen = self.PAIRS.choose(part, noisy.values[0][:, None] / 2, cells[:, None], for_joints)
         names = [list(same)[i] for i, _ in chosen.ways]
         each, triples = for_joints.share(1 / max(len(names), 1)), {}
         for name in names:

@@ -18,7 +18,8 @@ independent members would show when put in order.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, fields, replace
+from typing import ClassVar
 
 import numpy as np
 import scipy
@@ -49,21 +50,37 @@ from privbench_core.schema.identity import Identity
 
 @dataclass(frozen=True)
 class LatentFit:
-    """How the price of an owner key's latent attributes is spent; see `privlava.Options`."""
+    """How the price of an owner key's latent attributes is spent.
 
-    latents: int
-    iterations: int
-    types: float
-    groups: float
-    usefulness: float
-    observed: float
-    places: float
-    typed: float
-    joints: GroupFit = field(default_factory=GroupFit)
+    Attributes:
+        JOINTS: How the price of joints of members is spent, where children have attributes alone.
+        latents: Number of latent attributes of a foreign key: the paper's Z1 and Z2.
+        iterations: T of Algorithm 1.
+        types: Share of all iterations in what an owned table's groups cost other than observed marginals.
+        groups: Share of an iteration for marginals over groups: sizes, and pairs of latent attributes (the 4 and the 1
+            of 20:4:1).
+        observed: Share of observed marginals in what an owned table's groups cost (Algorithm 2, line 1), where children
+            have latent attributes of their own.
+        places: Share, in what links cost other than the former two, of the choice of a column that orders members.
+        typed: Share, in what is left, of joints with types and places, where children have attributes alone: the rest
+            is for joints of members.
+        usefulness: λ: as many latent values as keep the average latent marginal λ-useful.
+    """
+
+    JOINTS: ClassVar[GroupFit] = GroupFit()
+    latents: int = 1
+    iterations: int = 3
+    types: float = 0.2
+    groups: float = 0.2
+    observed: float = 0.2
+    places: float = 0.05
+    typed: float = 0.2
+    usefulness: float = 1.0
 
     def identity(self) -> Identity:
         """Return all that a release depends on."""
-        return {**vars(self), "pairs": PAIRS.identity(), "joints": self.joints.identity()}
+        chosen = {each.name: getattr(self, each.name) for each in fields(LatentFit)}
+        return {**chosen, "pairs": PAIRS.identity(), "joints": self.JOINTS.identity()}
 
     def link(
         self,
@@ -104,7 +121,7 @@ class LatentFit:
             return LatentLink(fit_fanout(session, ownership, for_sizes + rest), observed, None)
         fanout, lags, _ = fit_sizes_and_siblings(session, ownership, for_sizes)
         if values < 2 or len(fanout.counts) == 1:  # noqa: PLR2004 - or no parent has children
-            members = observed or self.joints.fit(session, ownership, fanout, rest)
+            members = observed or self.JOINTS.fit(session, ownership, fanout, rest)
             return LatentLink(fanout, members, None)
         prices = self._prices(rest, observed=observed is not None)
         found, latents, context = self._types(session, key, parent, children, fanout, values, prices["types"])
@@ -115,7 +132,7 @@ class LatentFit:
         if order is not None:
             context = {**context, PLACE: (order, place_coder(order.most))}
             expected[PLACE] = expected_places(fanout, parent.total, order.most, ownership.largest_group)
-        members = observed or self.joints.fit(session, ownership, fanout, prices["members"])
+        members = observed or self.JOINTS.fit(session, ownership, fanout, prices["members"])
         spec = ViewSpec(key.child, {**context, **children.features}, (children.rows_per_unit,))
         view = session.view(spec, "pair_tables")
         links = measure_links(

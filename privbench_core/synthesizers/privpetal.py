@@ -30,24 +30,15 @@ from privbench_core.synthesizers.steps.profile import profile_steps
 
 
 @dataclass(frozen=True)
-class Options(GroupOptions):
+class Options(GroupOptions, GroupFit):
     """Public parameters in addition to the common ones; the names of the paper where it has them.
 
     Attributes:
-        scores: Share of R-scores in what an owned table's groups cost, σ_R of Algorithm 1 (a 1 of 1:1:8).
-        margins: Share of the one-way marginals of each class of group sizes, which stand for its noisy group sizes (the
-            other 1); the rest is for normalised permutation marginals (the 8).
-        usefulness: λ: a class of group sizes must have so many groups that the average marginal is λ-useful.
-        triples: Share of the NPMs' price for marginals over three members (permutation relations of order 3).
         root_profile: Share of the budget of a table without owner for a first measurement of its one-way marginals;
             what its joints do not need goes to these too.
     """
 
     SHARES: ClassVar[frozenset[str]] = GroupOptions.SHARES | {"scores", "margins", "triples", "root_profile"}
-    scores: float = GroupFit.scores
-    margins: float = GroupFit.margins
-    usefulness: float = GroupFit.usefulness
-    triples: float = GroupFit.triples
     root_profile: float = 0.5
 
 
@@ -67,13 +58,12 @@ class PrivPetal:
                 steps += profile_steps(schema, table, prices.profile(table))
             else:  # tables of keys alone, too
                 steps += network.learn(schema, table, prices.tables[table.name])
-        fit = GroupFit(chosen.scores, chosen.margins, chosen.usefulness, chosen.triples)
         for table in schema.sampling_order:
             for key in sorted(() if table.public else table.foreign_keys, key=lambda key: not key.owner):
                 price = prices.links[key]
                 steps.append(fanout_step(schema, key, price, _sizes) if key.owner else lookup_step(schema, key, price))
                 if key.owner and _has_groups(table):
-                    steps.append(groups_step(schema, key, prices.groups(table), fit))
+                    steps.append(groups_step(schema, key, prices.groups(table), chosen))
         return whole_plan(self.name, schema, budget, steps, prices.validation)
 
 

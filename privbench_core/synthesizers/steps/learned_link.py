@@ -61,7 +61,8 @@ class LinkFit:
 
     Attributes:
         degrees: Share of the price for how many rows are linked to each.
-        select: Share of a cross-table marginal's price for choosing it, where not all are measured.
+        select: Share of a cross-table marginal's price for choosing it, 1 - α of Algorithm 2, where the budget is not
+            enough for all of them.
     """
 
     degrees: float = TUNING.degrees
