@@ -50,6 +50,11 @@ class Binning(Storable):
     ordered: int = 0
     tails: Tails = ()
 
+    @classmethod
+    def even(cls, code_of: NDArray[np.int64], ordered: int = 0) -> Binning:
+        """Return a binning where the cells of a code are equally likely; ``code_of`` has shape (cells,)."""
+        return cls(tuple(code_of.tolist()), tuple((1 / np.bincount(code_of)[code_of]).tolist()), ordered)
+
     @cached_property
     def size(self) -> int:
         """Number of codes."""
@@ -313,9 +318,7 @@ class Discretizer(Storable):
 
     def grouped(self, groups: NDArray[np.int64]) -> Discretizer:
         """The same over groups of its codes, dense numbers of shape (codes,); cells of a group are equally likely."""
-        code_of = groups[self.shares[0]]
-        shares = 1 / np.bincount(code_of)[code_of]
-        return Discretizer(self.codec, Binning(tuple(code_of.tolist()), tuple(shares.tolist())))
+        return Discretizer(self.codec, Binning.even(groups[self.shares[0]]))
 
     def encode(self, values: pa.ChunkedArray) -> Codes:
         """Codes of ``values``, shape (n,)."""

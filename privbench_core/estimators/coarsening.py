@@ -17,7 +17,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from privbench_core.arrays import Array, Numbers
+from privbench_core.arrays import Array, Numbers, dense
 from privbench_core.errors import InternalError
 from privbench_core.guards import MAX_PARTS, RARE_RATE, SMOOTHING, TINY, TOLERANCE
 from privbench_core.tuning import TUNING
@@ -131,7 +131,7 @@ class Ends:
         own = frequent[shares[frequent] >= least]
         groups[listed] = number + len(own)
         groups[own] = number + np.arange(len(own))
-        return cls(np.unique(groups, return_inverse=True)[1].astype(np.int64), shares, places)
+        return cls(dense(groups), shares, places)
 
     @property
     def of_groups(self) -> Array:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from privbench_core.arrays import Array, Numbers
+from privbench_core.arrays import Array, Numbers, runs
 from privbench_core.columns.codec import Codes
 from privbench_core.estimators.fitting import mutual_information
 from privbench_core.guards import DRAWN_ONE_BY_ONE, TINY
@@ -206,8 +206,7 @@ def _ranks(owner: Codes, rng: np.random.Generator) -> tuple[Numbers, Numbers, Nu
     n = len(owner)
     order = rng.permutation(n)
     order = order[np.argsort(owner[order], kind="stable")]
-    begins = np.flatnonzero(np.r_[True, np.diff(owner[order]) != 0][:n])
-    sizes = np.diff(np.append(begins, n))
+    begins, sizes = runs(owner[order])
     first, fanout, position = (np.empty(n, dtype=np.int64) for _ in range(3))
     first[order], fanout[order] = np.repeat(begins, sizes), np.repeat(sizes, sizes)
     position[order] = np.arange(n)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from privbench_core.arrays import Array, Numbers
+from privbench_core.arrays import Array, Numbers, finer
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.systematic import systematic_counts
 from privbench_core.estimators.fitting import mutual_information
@@ -98,9 +98,9 @@ class LinkedLookup(Lookup):
         asked = (name for name in self.targets if not name.startswith(COUNTED))
         for name in sorted(asked, key=lambda name: -information.get(name, 0.0)):
             codes = parents[name.removeprefix(TARGET)]
-            finer = np.unique(kinds * (int(codes.max()) + 1) + codes, return_inverse=True)[1].astype(np.int64)
-            if finer.max() < MAX_KINDS:
-                kinds = finer
+            more = finer(kinds, codes)
+            if more.max() < MAX_KINDS:
+                kinds = more
                 columns.append(name)
         return kinds, tuple(columns)
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy
 
-from privbench_core.arrays import Array, Numbers
+from privbench_core.arrays import Array, Numbers, finer
 from privbench_core.columns.codec import Codes
 from privbench_core.estimators.fitting import fit_margins, mutual_information, raking_factors
 from privbench_core.guards import FEW_ROWS, FITTING_ROUNDS, MAX_CELLS, TINY
@@ -131,20 +131,15 @@ def _rounded(tables: Sequence[_Table], n: int, rng: np.random.Generator) -> Numb
     left, right = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
     chosen = []
     for table in tables:
-        finer = _dense(left, table.left), _dense(right, table.right)
-        if (int(finer[0].max()) + 1) * (int(finer[1].max()) + 1) <= MAX_CELLS:
-            left, right = finer
+        both = finer(left, table.left), finer(right, table.right)
+        if (int(both[0].max()) + 1) * (int(both[1].max()) + 1) <= MAX_CELLS:
+            left, right = both
             chosen.append(table)
     first, other = (np.unique(side, return_index=True)[1] for side in (left, right))
     targets = [ClassTarget(table.left[first], table.right[other], table.links) for table in chosen]
     links = relaxed_links(np.bincount(left).astype(np.float64), np.bincount(right).astype(np.float64), targets)
     wanted = draw_grouped(links, left, rng)
     return _matched(wanted, right, rng)
-
-
-def _dense(classes: Numbers, cells: Numbers) -> Numbers:
-    dense = np.unique(classes * (int(cells.max()) + 1) + cells, return_inverse=True)[1]
-    return np.asarray(dense, dtype=np.int64)
 
 
 def _matched(wanted: Codes, have: Numbers, rng: np.random.Generator) -> Numbers:

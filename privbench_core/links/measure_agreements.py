@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from privbench_core.arrays import Array
+from privbench_core.arrays import Array, dense
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.group_codes import AGREEMENTS, DIFFERENT, SAME, index_coder
 from privbench_core.guards import MAX_SHARING, SIBLING_PARTS, TINY
@@ -116,4 +116,4 @@ def _groups(coder: Discretizer, counts: Array) -> NDArray[np.int64]:
     middle = (np.cumsum(inside) - inside / 2) / max(float(inside.sum()), TINY)
     parts = np.minimum((middle * SIBLING_PARTS).astype(np.int64), SIBLING_PARTS - 1)
     listed = SIBLING_PARTS + np.arange(len(counts) - ordered)
-    return np.asarray(np.unique(np.concatenate([parts, listed]), return_inverse=True)[1], dtype=np.int64)
+    return dense(np.concatenate([parts, listed]))

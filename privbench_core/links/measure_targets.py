@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from privbench_core.arrays import Array, Numbers
+from privbench_core.arrays import Array, Numbers, dense
 from privbench_core.columns.discretizer import Binning, Discretizer
 from privbench_core.columns.grid import Grid
 from privbench_core.columns.intervals import OrderedCodec
@@ -182,10 +182,10 @@ def _ranks(values: pa.ChunkedArray) -> Numbers:
 def _intervals(ranks: Numbers, often: Array) -> Numbers:
     """Return a code for each rank, in order; neighbours share one where there are too many."""
     if ranks.max() < MAX_PUBLIC_CODES:
-        return _dense(ranks)
+        return dense(ranks)
     held = np.bincount(ranks, often)
     block = ((np.cumsum(held) - held / 2) * MAX_PUBLIC_CODES).astype(np.int64)
-    return _dense(np.minimum(block, MAX_PUBLIC_CODES - 1)[ranks])
+    return dense(np.minimum(block, MAX_PUBLIC_CODES - 1)[ranks])
 
 
 def _values(ranks: Numbers, often: Array) -> Numbers:
@@ -194,15 +194,11 @@ def _values(ranks: Numbers, often: Array) -> Numbers:
     Of values that are referred to as often, those of more rows come first.
     """
     if ranks.max() < MAX_PUBLIC_CODES:
-        return _dense(ranks)
+        return dense(ranks)
     order = np.lexsort((-np.bincount(ranks), -np.bincount(ranks, often)))
     code = np.full(len(order), MAX_PUBLIC_CODES - 1, dtype=np.int64)
     code[order[: MAX_PUBLIC_CODES - 1]] = np.arange(MAX_PUBLIC_CODES - 1)
-    return _dense(code[ranks])
-
-
-def _dense(codes: Numbers) -> Numbers:
-    return np.asarray(np.unique(codes, return_inverse=True)[1], dtype=np.int64)
+    return dense(code[ranks])
 
 
 def _by_position(code_of: Numbers, *, optional: bool, ordered: bool) -> Discretizer:
@@ -215,5 +211,4 @@ def _by_position(code_of: Numbers, *, optional: bool, ordered: bool) -> Discreti
     cells[: len(starts)] = code_of[starts]
     if optional:
         cells[codec.below] = size
-    shares = 1 / np.bincount(cells)[cells]
-    return Discretizer(codec, Binning(tuple(cells.tolist()), tuple(shares.tolist()), size if ordered else 0))
+    return Discretizer(codec, Binning.even(cells, size if ordered else 0))

@@ -265,9 +265,7 @@ def _lengths(column: Column, table: str) -> tuple[Discretizer, Array]:
     codec = OrderedCodec(Grid.of(column, table), column.nullable, cuts, 10**longest - 1, True)
     digits = np.abs(np.arange(codec.ordered) - (longest - 1))  # less one: the cell in the middle has both signs
     code_of = np.append(digits, longest + np.arange(codec.size - codec.ordered))
-    weights = 1 / np.bincount(code_of)[code_of]
-    binning = Binning(tuple(code_of.tolist()), tuple(weights.tolist()), longest)
-    return Discretizer(codec, binning), np.eye(longest + 1)[1:]
+    return Discretizer(codec, Binning.even(code_of, longest)), np.eye(longest + 1)[1:]
 
 
 def rank_blocks(rows: float, sigma: float) -> NDArray[np.int64]:

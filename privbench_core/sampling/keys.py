@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from privbench_core.arrays import Numbers
+from privbench_core.arrays import Numbers, dense, runs
 from privbench_core.columns.grid import Grid
 from privbench_core.columns.opaque import length_limit
 from privbench_core.columns.surrogates import random_uuids
@@ -79,12 +79,8 @@ def ordinal_within(groups: NDArray[np.integer]) -> Numbers:
     [1, 1, 2, 3, 2]
     """
     order = np.argsort(groups, kind="stable")
-    sorted_groups = groups[order]
-    position = np.arange(len(groups), dtype=np.int64)
-    begins = np.concatenate([[True], sorted_groups[1:] != sorted_groups[:-1]])[: len(groups)]
-    start = np.maximum.accumulate(np.where(begins, position, 0))
     ordinals = np.empty(len(groups), np.int64)
-    ordinals[order] = position - start + 1
+    ordinals[order] = np.arange(len(groups)) - np.repeat(*runs(groups[order])) + 1
     return ordinals
 
 
@@ -194,7 +190,7 @@ def group_numbers(columns: Sequence[Values], n: int) -> Numbers:
         codes = pc.fill_null(encoded.indices, 0).to_numpy(zero_copy_only=False)
         numbers = numbers * max(len(encoded.dictionary), 1) + codes
         if place:  # dense again, so that products stay small
-            numbers = np.unique(numbers, return_inverse=True)[1].astype(np.int64)
+            numbers = dense(numbers)
     return np.where(complete, numbers, -1)
 
 

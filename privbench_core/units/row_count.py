@@ -130,8 +130,7 @@ def size_classes(numbers: NDArray[np.integer], classes: Sequence[int]) -> NDArra
 def class_coder(codec: FanoutCodec, classes: Sequence[int]) -> Discretizer:
     """Return a discretizer of numbers of rows by class, for classes that begin where a cell does."""
     class_of = size_classes(codec.starts, classes)
-    cells = np.bincount(class_of)
-    return Discretizer(codec, Binning(tuple(class_of.tolist()), tuple((1 / cells[class_of]).tolist()), len(cells)))
+    return Discretizer(codec, Binning.even(class_of, int(class_of.max()) + 1))
 
 
 def powers_up_to(bound: int) -> list[int]:
