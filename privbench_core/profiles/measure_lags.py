@@ -302,7 +302,9 @@ def points_in_time(profile: Profile, counts: Mapping[str, Array]) -> dict[str, P
     found = {
         name: (coder, counts[name])
         for name, coder in profile.discretizers.items()
-        if name not in profile.relatives and _is_time(coder)
+        if name not in profile.relatives
+        and isinstance(codec := coder.codec, OrderedCodec)
+        and (codec.grid.logical.calendar or far_from_zero(codec))  # a date, a time, or a number that may be a year
     }
     waiting = [name for name in profile.relatives if name in profile.discretizers]
     for name in waiting:  # a base stands before what is relative to it
@@ -311,12 +313,6 @@ def points_in_time(profile: Profile, counts: Mapping[str, Array]) -> dict[str, P
         if summed is not None:
             found[name] = summed
     return {name: found[name] for name in profile.discretizers if name in found}
-
-
-def _is_time(coder: Discretizer) -> bool:
-    """Return whether a column is a date, a time, or a whole number that may be a year."""
-    codec = coder.codec
-    return isinstance(codec, OrderedCodec) and (codec.grid.logical.calendar or far_from_zero(codec))
 
 
 def _sum(base: Point, difference: Point) -> Point | None:

@@ -58,17 +58,13 @@ class Profile(Storable):
     @property
     def hidden(self) -> tuple[str, ...]:
         """The columns of which noise leaves nothing: their domain, or one code of rows whose quarters it would hide."""
-
-        def merged_by_noise(name: str, coder: Discretizer) -> bool:
-            several = coder.codec.size > 1 == coder.size
-            return name not in self.guessed and several and self.total <= self._bar(name)
-
-        return (*self.guessed, *(name for name, coder in self.discretizers.items() if merged_by_noise(name, coder)))
-
-    def _bar(self, name: str) -> float:
-        """Return how many rows the noise of a column hides."""
-        parts = min(self.discretizers[name].codec.size, HIDDEN_PARTS)
-        return SIGNIFICANT * float(self.one_way.sigmas[name][0]) * math.sqrt(parts)
+        found = list(self.guessed)
+        for name, coder in self.discretizers.items():
+            if name not in self.guessed and coder.codec.size > 1 == coder.size:
+                parts = min(coder.codec.size, HIDDEN_PARTS)
+                if self.total <= SIGNIFICANT * float(self.one_way.sigmas[name][0]) * math.sqrt(parts):
+                    found.append(name)
+        return tuple(found)
 
     @property
     def made_up(self) -> dict[str, float]:
@@ -86,12 +82,8 @@ class Profile(Storable):
     @property
     def all_noise(self) -> bool:
         """Whether the released numbers show that they say nothing about the table: its rows, or all of its columns."""
-        return not self.rows_show or 0 < self._comparable == len(self.hidden)
-
-    @property
-    def rows_show(self) -> bool:
-        """Whether the table's rows stand out of their noise."""
-        return self.size.rows > SIGNIFICANT * self.size.sigma
+        rows_show = self.size.rows > SIGNIFICANT * self.size.sigma
+        return not rows_show or 0 < self._comparable == len(self.hidden)
 
     @property
     def noise_in_words(self) -> str:

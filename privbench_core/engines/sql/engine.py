@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
-from itertools import chain, combinations
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -191,7 +191,10 @@ class SqlRows(CodedRows):
             return
         asked = {frozenset(columns): tuple(dict.fromkeys(columns)) for columns in marginals if columns}
         new = [columns for group, columns in asked.items() if self._joint(group) not in self._counted]
-        parts = {frozenset(part) for columns in new for part in _proper_parts(columns)}  # sums of joint marginals
+        # Marginals of proper subsets are sums of the joint one.
+        parts = {
+            frozenset(part) for names in new for size in range(1, len(names)) for part in combinations(names, size)
+        }
         wanted = [columns for columns in new if frozenset(columns) not in parts]
         if wanted and self._engine._database.near:
             self._count_here(list(dict.fromkeys(covering(wanted, self._sizes).values())))
@@ -325,11 +328,6 @@ class SqlRows(CodedRows):
     def _codes(self, found: pa.Table, called: Mapping[str, str]) -> dict[str, NDArray[Any]]:
         smallest = {name: np.min_scalar_type(max(size - 1, 0)) for name, size in self._sizes.items()}
         return {name: found.column(called[name]).to_numpy().astype(smallest[name]) for name in self._sizes}
-
-
-def _proper_parts(columns: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Return all proper subsets of the columns: their marginals are sums of the joint one."""
-    return chain.from_iterable(combinations(columns, size) for size in range(1, len(columns)))
 
 
 _CELLS = 1 << 14  # of a joint marginal: as many stay in a processor's cache
