@@ -49,7 +49,7 @@ class Options(GroupOptions, LatentFit):
 
 
 class PrivLava:
-    """Groups of children from latent attributes. zCDP only (δ > 0)."""
+    """Groups of children from latent attributes. GDP only (δ > 0)."""
 
     name = "privlava"
 

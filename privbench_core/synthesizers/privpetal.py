@@ -43,7 +43,7 @@ class Options(GroupOptions, GroupFit):
 
 
 class PrivPetal:
-    """Groups of children from permutation relations. zCDP only (δ > 0)."""
+    """Groups of children from permutation relations. GDP only (δ > 0)."""
 
     name = "privpetal"
 

@@ -42,7 +42,7 @@ class Options(LinkOptions, LinkFit):
 
 
 class Relational:
-    """Any single-table method, made relational. Pure (δ = 0) and zCDP, if the method is."""
+    """Any single-table method, made relational. Pure (δ = 0) and GDP, if the method is."""
 
     name = "relational"
 
