@@ -74,18 +74,22 @@ class Excerpt:
         return pa.table({_KEY: np.arange(self.texts.num_rows), **columns})
 
     def codes(self, features: tuple[str, ...]) -> tuple[Codes, list[int]]:
-        """Return codes of every declared value, of shape (rows, features), and the size of each domain."""
-        declared = [self._texts_of(feature) for feature in features]
-        codes = [
-            pc.index_in(self.texts[name], pa.array(values)).to_numpy()
-            for name, values in zip(features, declared, strict=True)
-        ]
-        return np.stack(codes, axis=1).astype(np.int64), [len(values) for values in declared]
+        """Return codes of shape (rows, features), ages in intervals of five years, and the size of each domain."""
+        codes, sizes = [], []
+        for name in features:
+            values = self._texts_of(name)
+            codes.append(pc.index_in(self.texts[name], pa.array(values)).to_numpy().astype(np.int64) // _width(name))
+            sizes.append(len(values) // _width(name))
+        return np.stack(codes, axis=1), sizes
 
-    def decode(self, features: tuple[str, ...], codes: Codes) -> pa.Table:
-        """Return the values of `codes`, as the file writes them."""
-        pairs = zip(features, codes.T, strict=True)
-        return pa.table({name: pa.array(self._texts_of(name)).take(pa.array(column)) for name, column in pairs})
+    def decode(self, features: tuple[str, ...], codes: Codes, rng: np.random.Generator) -> pa.Table:
+        """Return the values of `codes` as the file writes them, ages uniform inside their interval."""
+        columns = {}
+        for name, column in zip(features, codes.T, strict=True):
+            width = _width(name)
+            places = column * width + rng.integers(0, width, len(column))
+            columns[name] = pa.array(self._texts_of(name)).take(pa.array(places))
+        return pa.table(columns)
 
     @cached_property
     def _schema(self) -> dict[str, dict[str, list[str | int]]]:
@@ -119,6 +123,11 @@ class Excerpt:
         else:
             values = list(map(str, column.domain.values)) if isinstance(column.domain, Values) else []
         return [_ABSENT, *values] if column.nullable else values
+
+
+def _width(feature: str) -> int:
+    """Return how many neighbouring values a code stands for."""
+    return 5 if feature == "AGEP" else 1
 
 
 def as_sdnist_reads(rows: pa.Table) -> pa.Table:
