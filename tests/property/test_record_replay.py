@@ -43,8 +43,7 @@ from privbench_core.privacy.relations import is_set_null_across_units
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.views import CodedView, ViewSpec
 from privbench_core.profiles import measure_bins as refine
-from privbench_core.profiles.names import children_column
-from privbench_core.profiles.profile import Profile
+from privbench_core.profiles.profile import Profile, children_column
 from privbench_core.schema.constraints import OnUnitRemoved
 from privbench_core.schema.row_constraints import Formula, InOrder, MissingTogether, SameValue
 from privbench_core.synthesizers import privbench
@@ -199,38 +198,46 @@ def features_of(views: list[ViewSpec]) -> list[Feature]:
 
 
 class Recorded(NamedTuple):
-    """A case's database, its plan, and what a run of it drew, released, and asked for."""
+    """A case's database, its plan, what a run of it drew, released, and asked for, and how many cells groups saved."""
 
     database: Database
     plan: Plan
     noise: RecordingNoise
     trace: Trace
     views: list[ViewSpec]
+    merged: list[int]
 
 
 @cache
 def recorded_case(case: str, seed: int) -> Recorded:
     """Run a case; each is run once."""
     make, budget, options, _ = CASES[case]
-    database, views = make(seed), list[ViewSpec]()
+    database, views, merged = make(seed), list[ViewSpec](), list[int]()
     plan = plan_with(database.schema, budget, options)
-    view = PrivateSession.view
+    view, evaluate = PrivateSession.view, Marginal.evaluate
 
     def noting(self: PrivateSession, spec: ViewSpec, *rest: Any) -> Any:
         views.append(spec)
         return view(self, spec, *rest)
 
+    def noting_groups(self: Marginal, view: CodedView) -> Counts:
+        answer = evaluate(self, view)
+        if self.groups:
+            merged.append(math.prod(view.sizes[name] for name in self.columns) - answer.size)
+        return answer
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(PrivateSession, "view", noting)
-        return Recorded(database, plan, *record(plan, database, seed), views)
+        patch.setattr(Marginal, "evaluate", noting_groups)
+        return Recorded(database, plan, *record(plan, database, seed), views, merged)
 
 
 @pytest.mark.parametrize("case", each(*CASES))
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_neighbour_moves_nothing_but_what_noise_covers(case: str, seed: int) -> None:
-    database, plan, recorded, first, _ = recorded_case(case, seed)
-    for unit in adversaries(database, seed):
-        losses = replay_within_prices(plan, recorded, first, database.without(unit))
+    database, plan, recorded, first, *_ = recorded_case(case, seed)
+    for number, unit in enumerate(adversaries(database, seed)):
+        losses = replay_within_prices(plan, recorded, first, database.without(unit), drawn=not number)
         assert losses["moved",] > 0, "removing a unit moved nothing: the test looks at nothing"
 
 
@@ -409,7 +416,7 @@ def test_groups_are_measured_here(case: str) -> None:
 @pytest.mark.parametrize("case", each(*(case for case in CASES if case.endswith(("latents", "latents, mostly noise")))))
 def test_every_iteration_measures_types_along_every_owner_key(case: str) -> None:
     """The cases of PrivLava above run all of the EM, on types that differ, also where types are columns themselves."""
-    database, _, recorded, trace, _ = recorded_case(case, 2)
+    database, _, recorded, trace, *_ = recorded_case(case, 0)
     keys = [table.owner_key for table in database.schema.private_tables if table.owner_key is not None]
     if case == "town, no latents":
         assert trace.artifacts["fanout", keys[0].name].data["latents"] is None
@@ -422,22 +429,10 @@ def test_every_iteration_measures_types_along_every_owner_key(case: str) -> None
 
 
 @pytest.mark.parametrize("case", each("till, pairwise, zCDP", "till, pairwise, pure", "town, groups", "forum, groups"))
-def test_the_plans_tested_do_merge_codes(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_plans_tested_do_merge_codes(case: str) -> None:
     """Of tables and along keys, some pair is measured over groups of codes."""
-    answers: list[int] = []
-    evaluate = Marginal.evaluate
-
-    def watched(self: Marginal, view: CodedView) -> Counts:
-        answer = evaluate(self, view)
-        if self.groups:
-            answers.append(math.prod(view.sizes[name] for name in self.columns) - answer.size)
-        return answer
-
-    monkeypatch.setattr(Marginal, "evaluate", watched)
-    make, budget, options, _ = CASES[case]
-    database = make(0)
-    record(plan_with(database.schema, budget, options), database, 0)
-    assert max(answers) > 0 <= min(answers)
+    merged = recorded_case(case, 0).merged
+    assert max(merged) > 0 <= min(merged)
 
 
 def test_two_units_less_are_flagged() -> None:
@@ -448,11 +443,9 @@ def test_two_units_less_are_flagged() -> None:
         replay(plan, database.without(104).without(105), ReplayNoise(recorded.tape))
 
 
-@pytest.mark.parametrize("options", [SPLITTING, PAPER], ids=["pairwise", "histograms"])
-def test_the_plans_tested_do_grow_sum_nodes(options: dict[str, object]) -> None:
-    database = town(0)
-    plan = plan_with(database.schema, ZCDP, options)
-    _, trace = record(plan, database, 0)
+@pytest.mark.parametrize("case", ["town, pairwise, zCDP", "town, histograms, zCDP"])
+def test_the_plans_tested_do_grow_sum_nodes(case: str) -> None:
+    trace = recorded_case(case, 0).trace
     assert all(trace.artifacts["model", name].data["summary"]["sum"] > 0 for name in ("household", "person"))
 
 
@@ -472,11 +465,9 @@ def test_noisy_plans_spend_on_marginals_what_joints_do_not_need(budget: Budget) 
         assert "rows" in labels if budget.delta == 0 or table == "person" else "one-way again" in labels
 
 
-@pytest.mark.parametrize("budget", [ZCDP, CLOSE], ids=["zCDP", "pure"])
-def test_the_plans_tested_do_look_closer(budget: Budget) -> None:
-    database = till(0)
-    plan = PrivBench().plan(database.schema, budget, SPLITTING)
-    _, trace = record(plan, database, 0)
+@pytest.mark.parametrize("case", ["till, pairwise, zCDP", "till, pairwise, pure"])
+def test_the_plans_tested_do_look_closer(case: str) -> None:
+    trace = recorded_case(case, 0).trace
     for table in ("customer", "sale"):
         labels = [label for label, _ in trace.charges["profile", table]]
         assert sum("parts of heavy cells" in label for label in labels) > 1, labels
@@ -504,7 +495,7 @@ def test_the_plans_tested_do_look_at_numbers_of_siblings(case: str) -> None:
 @pytest.mark.parametrize("case", each(*(case for case in CASES if case.startswith("ward"))))
 def test_the_plans_tested_do_look_at_differences(case: str) -> None:
     """Of rows that differ in nothing but the base of another column, each has a code of its own."""
-    database, _, _, trace, _ = recorded_case(case, 0)
+    database, trace = recorded_case(case, 0).database, recorded_case(case, 0).trace
     for table in database.schema.private_tables:
         found = Profile.from_dict(trace.artifacts["profile", table.name].data["profile"]).discretizers
         for column, _ in table.relatives:
@@ -540,7 +531,7 @@ def test_the_plans_tested_do_look_at_how_many_children_parents_have(case: str, o
 
 def test_links_that_are_learned_along_keys_that_let_go_count_bounded_references_alone() -> None:
     """So that the plan replayed has such a view, and no other one along the key."""
-    database, *_, asked = recorded_case("forum, linked", 0)
+    database, *_, asked, _ = recorded_case("forum, linked", 0)
     schema = database.schema
     going = {key for table in schema.tables for key in table.foreign_keys if is_set_null_across_units(schema, key)}
     along = [spec for spec in asked for of, _ in spec.features.values() if getattr(of, "key", None) in going]
@@ -551,7 +542,7 @@ def test_links_that_are_learned_along_keys_that_let_go_count_bounded_references_
 @pytest.mark.parametrize("case", each(*(case for case in CASES if case.startswith("depot"))))
 def test_the_plans_tested_do_look_at_differences_from_owners(case: str) -> None:
     """Of tables in which only a day of their owners is another one, each view has other codes."""
-    database, _, recorded, trace, _ = recorded_case(case, 0)
+    database, _, recorded, trace, *_ = recorded_case(case, 0)
     for table in database.schema.private_tables:
         found = Profile.from_dict(trace.artifacts["profile", table.name].data["profile"]).discretizers
         for column, base in table.relatives:

@@ -217,7 +217,7 @@ def test_refreshes_are_counted_and_the_last_one_warns(operated: Orchestrated) ->
     found = shown(first)["benchmark_status"]
     assert (found["refreshes begun"], found["refreshes left"]) == (1, 1)
     assert "Policy: ε=4 for each of 2 refreshes." in found["refreshes"]
-    assert "A refresh of all 2 ε costs 3.7% of the lifetime budget (ρ=" in found["refreshes"]
+    assert "A refresh of all 2 ε costs 3.8% of the lifetime budget (ρ=" in found["refreshes"]
     assert "Warning: the next refresh (number 2) is the last that is affordable." in found["refreshes"]
     check = budget_check(first)
     assert (check.passed, check.severity) == (False, dg.AssetCheckSeverity.WARN)

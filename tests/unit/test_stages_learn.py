@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from privbench_core.columns.binning import merge_cells
 from privbench_core.columns.categorical import CategoricalCodec
+from privbench_core.columns.discretizer import merge_cells
 from privbench_core.columns.intervals import OrderedCodec
 from privbench_core.columns.made_up import MadeUp
 from privbench_core.marginals.measure_one_way import least_noise
