@@ -79,7 +79,7 @@ from tests.helpers.plans import (
     run_step,
 )
 
-PURE, ZCDP = Budget(60.0), Budget(100.0, 1e-6)
+PURE, GAUSSIAN = Budget(60.0), Budget(100.0, 1e-6)
 CLOSE = Budget(400.0)  # pure, and enough for closer looks at a few dozen rows
 NOISY = Budget(0.5, 1e-6)
 PLENTY = Budget(3000.0, 1e-6)  # so that pairs pay even where groups are few
@@ -105,54 +105,54 @@ class Kind(Flag):
 
 ONCE, LONG, ADDED = Kind.ONCE, Kind.LONG, Kind.ADDED
 CASES = {
-    "town, pairwise, zCDP": (town, ZCDP, SPLITTING, ADDED),
+    "town, pairwise, Gaussian": (town, GAUSSIAN, SPLITTING, ADDED),
     "town, pairwise, pure": (partial(town, learned=False), PURE, SPLITTING, ONCE),
-    "town, histograms, zCDP": (town, ZCDP, PAPER, LONG),
+    "town, histograms, Gaussian": (town, GAUSSIAN, PAPER, LONG),
     "town, histograms, pure": (partial(town, learned=False), PURE, PAPER, ADDED),
     "town, mostly noise": (town, NOISY, SPLITTING, ONCE),
     "town, mostly noise, pure": (partial(town, learned=False), Budget(0.5), SPLITTING, ONCE),
-    "shop, pairwise, zCDP": (shop, ZCDP, SPLITTING, ONCE),
+    "shop, pairwise, Gaussian": (shop, GAUSSIAN, SPLITTING, ONCE),
     "shop, histograms, pure": (partial(shop, learned=False), PURE, PAPER, LONG),
-    "forum, pairwise, zCDP": (forum, ZCDP, SPLITTING, ONCE),
+    "forum, pairwise, Gaussian": (forum, GAUSSIAN, SPLITTING, ONCE),
     "forum, pairwise, pure": (forum, PURE, SPLITTING, ADDED),
-    "forum, histograms, zCDP": (forum, ZCDP, PAPER, ONCE),
-    "forum, cascading, zCDP": (cascading_forum, ZCDP, SPLITTING, ADDED),
+    "forum, histograms, Gaussian": (forum, GAUSSIAN, PAPER, ONCE),
+    "forum, cascading, Gaussian": (cascading_forum, GAUSSIAN, SPLITTING, ADDED),
     "forum, cascading, pure": (cascading_forum, PURE, PAPER, LONG),
-    "forum, required, zCDP": (required_forum, PLENTY, SPLITTING, ADDED),
+    "forum, required, Gaussian": (required_forum, PLENTY, SPLITTING, ADDED),
     "forum, required, pure": (required_forum, PURE, PAPER, LONG),
     "poll, independent, pure": (poll, Budget(6.0), SPLITTING, ONCE),
     "poll, tied, pure": (partial(poll, tied=True), Budget(6.0), SPLITTING, ONCE),
-    "career, pairwise, zCDP": (career, PLENTY, SPLITTING, ADDED),
+    "career, pairwise, Gaussian": (career, PLENTY, SPLITTING, ADDED),
     "career, pairwise, pure": (career, PURE, SPLITTING, ONCE),
-    "desk, pairwise, zCDP": (desk, PLENTY, SPLITTING, ADDED),
+    "desk, pairwise, Gaussian": (desk, PLENTY, SPLITTING, ADDED),
     "desk, pairwise, pure": (desk, PURE, SPLITTING, ONCE),
     "desk, linked": (desk, PLENTY, LINKED, LONG),
-    "till, pairwise, zCDP": (till, ZCDP, SPLITTING, ADDED),
+    "till, pairwise, Gaussian": (till, GAUSSIAN, SPLITTING, ADDED),
     "till, pairwise, pure": (till, CLOSE, SPLITTING, ONCE),
     "club, junction": (club, PLENTY, SPLITTING, ADDED),
     "club, junction, pure": (club, Budget(3000.0), SPLITTING, LONG),
     "club, linked": (club, PLENTY, LINKED, LONG),
-    "site, pairwise, zCDP": (site, PLENTY, SPLITTING, ONCE),
+    "site, pairwise, Gaussian": (site, PLENTY, SPLITTING, ONCE),
     "site, pairwise, pure": (site, Budget(3000.0), SPLITTING, LONG),
-    "site, cascading, zCDP": (partial(site, cascades=True), PLENTY, SPLITTING, ADDED),
+    "site, cascading, Gaussian": (partial(site, cascades=True), PLENTY, SPLITTING, ADDED),
     "site, groups": (site, PLENTY, GROUPS, LONG),
     "site, latents": (site, PLENTY, LATENTS, ONCE),
     "site, linked": (site, PLENTY, LINKED, ONCE),
     "harbour, pairwise, pure": (harbour, PURE, SPLITTING, ONCE),
     "harbour, linked": (harbour, PLENTY, LINKED, LONG),
     "harbour, groups": (harbour, PLENTY, GROUPS, LONG),
-    "ward, pairwise, zCDP": (ward, ZCDP, SPLITTING, ONCE),
+    "ward, pairwise, Gaussian": (ward, GAUSSIAN, SPLITTING, ONCE),
     "ward, pairwise, pure": (ward, CLOSE, SPLITTING, LONG),
     "ward, groups": (ward, PLENTY, GROUPS, LONG | ADDED),
     "agency, documents": (agency, PLENTY, SPLITTING, ADDED),
     "agency, documents, mostly noise": (agency, NOISY, SPLITTING, ONCE),
     "agency, groups": (agency, PLENTY, GROUPS, LONG),
-    "depot, pairwise, zCDP": (depot, ZCDP, SPLITTING, ONCE),
+    "depot, pairwise, Gaussian": (depot, GAUSSIAN, SPLITTING, ONCE),
     "depot, pairwise, pure": (partial(depot, cascades=True), CLOSE, SPLITTING, LONG | ADDED),
     "depot, groups": (depot, PLENTY, GROUPS, LONG),
     "depot, latents": (depot, PLENTY, LATENTS, LONG),
     "depot, linked": (depot, PLENTY, LINKED, LONG),
-    "dated depot, pairwise, zCDP": (dated_depot, PLENTY, SPLITTING, ADDED),
+    "dated depot, pairwise, Gaussian": (dated_depot, PLENTY, SPLITTING, ADDED),
     "dated depot, pairwise, pure": (partial(dated_depot, cascades=True), Budget(3000.0), SPLITTING, LONG),
     "dated depot, groups": (dated_depot, PLENTY, GROUPS, LONG),
     "dated depot, latents": (dated_depot, PLENTY, LATENTS, LONG),
@@ -294,7 +294,7 @@ def test_looks_over_rows_cost_rows_without_an_owner_no_more_either(
 def test_references_that_follow_the_owner_cost_units_and_rows_without_an_owner_no_more() -> None:
     """Joints of an optional owner's column with attributes of public rows, and along a key that lets go."""
     database = harbour(0)
-    plan = plan_with(database.schema, ZCDP, SPLITTING)
+    plan = plan_with(database.schema, GAUSSIAN, SPLITTING)
     recorded, first = record(plan, database, 1)
     sites = {call.head[1] for call in recorded.tape}
     assert {f"fanout/call.port_id/lookup/target.{name} x parent.kind" for name in ("region", "depth", "#row")} <= sites
@@ -322,7 +322,7 @@ def test_ranks_of_bounded_references_cost_what_they_should() -> None:
         replay_within_prices(plan, recorded, first, database.without(gone))
 
 
-@pytest.mark.parametrize("case", ["town, pairwise, zCDP", "shop, histograms, pure", "forum, pairwise, zCDP"])
+@pytest.mark.parametrize("case", ["town, pairwise, Gaussian", "shop, histograms, pure", "forum, pairwise, Gaussian"])
 def test_steps_that_saw_different_states_of_the_source_cost_no_more(case: str) -> None:
     """As when a watermark misses an edit: a profile of some rows, models of others, at the same price for each unit."""
     make, budget, options, _ = CASES[case]
@@ -360,12 +360,12 @@ def test_adding_is_covered_like_removing(case: str) -> None:
 @pytest.mark.parametrize(
     "case",
     each(
-        "town, pairwise, zCDP",
+        "town, pairwise, Gaussian",
         "town, histograms, pure",
-        "shop, pairwise, zCDP",
-        "till, pairwise, zCDP",
-        "ward, pairwise, zCDP",
-        "depot, pairwise, zCDP",
+        "shop, pairwise, Gaussian",
+        "till, pairwise, Gaussian",
+        "ward, pairwise, Gaussian",
+        "depot, pairwise, Gaussian",
         "town, groups",
         "town, latents",
         "forum, groups",
@@ -382,7 +382,7 @@ def test_half_the_sensitivity_is_flagged(case: str) -> None:
             replay(plan, database.without(unit), ReplayNoise(recorded.tape, claim=0.5))
 
 
-@pytest.mark.parametrize("budget", [ZCDP, PURE], ids=["zCDP", "pure"])
+@pytest.mark.parametrize("budget", [GAUSSIAN, PURE], ids=["Gaussian", "pure"])
 def test_references_that_become_null_have_to_be_paid_for(budget: Budget, monkeypatch: pytest.MonkeyPatch) -> None:
     """Votes of user 0 on posts of others stay and lose their voter: what is measured along that key moves by these."""
     database = forum(0)
@@ -428,7 +428,9 @@ def test_every_iteration_measures_types_along_every_owner_key(case: str) -> None
         assert all(np.count_nonzero(values[1:] > 1) > 1 for values in counts.values()), "one type for all groups"
 
 
-@pytest.mark.parametrize("case", each("till, pairwise, zCDP", "till, pairwise, pure", "town, groups", "forum, groups"))
+@pytest.mark.parametrize(
+    "case", each("till, pairwise, Gaussian", "till, pairwise, pure", "town, groups", "forum, groups")
+)
 def test_the_plans_tested_do_merge_codes(case: str) -> None:
     """Of tables and along keys, some pair is measured over groups of codes."""
     merged = recorded_case(case, 0).merged
@@ -437,19 +439,19 @@ def test_the_plans_tested_do_merge_codes(case: str) -> None:
 
 def test_two_units_less_are_flagged() -> None:
     database = town(4)
-    plan = PrivBench().plan(database.schema, ZCDP, SPLITTING)
+    plan = PrivBench().plan(database.schema, GAUSSIAN, SPLITTING)
     recorded, _ = record(plan, database, 4)
     with pytest.raises(Violation, match="L1 shift"):
         replay(plan, database.without(104).without(105), ReplayNoise(recorded.tape))
 
 
-@pytest.mark.parametrize("case", ["town, pairwise, zCDP", "town, histograms, zCDP"])
+@pytest.mark.parametrize("case", ["town, pairwise, Gaussian", "town, histograms, Gaussian"])
 def test_the_plans_tested_do_grow_sum_nodes(case: str) -> None:
     trace = recorded_case(case, 0).trace
     assert all(trace.artifacts["model", name].data["summary"]["sum"] > 0 for name in ("household", "person"))
 
 
-@pytest.mark.parametrize("budget", [Budget(0.1, 1e-6), Budget(0.5)], ids=["zCDP", "pure"])
+@pytest.mark.parametrize("budget", [Budget(0.1, 1e-6), Budget(0.5)], ids=["Gaussian", "pure"])
 def test_noisy_plans_spend_on_marginals_what_joints_do_not_need(budget: Budget) -> None:
     database = town(0, learned=False)
     plan = PrivBench().plan(database.schema, budget, SPLITTING)
@@ -465,7 +467,7 @@ def test_noisy_plans_spend_on_marginals_what_joints_do_not_need(budget: Budget) 
         assert "rows" in labels if budget.delta == 0 or table == "person" else "one-way again" in labels
 
 
-@pytest.mark.parametrize("case", ["till, pairwise, zCDP", "till, pairwise, pure"])
+@pytest.mark.parametrize("case", ["till, pairwise, Gaussian", "till, pairwise, pure"])
 def test_the_plans_tested_do_look_closer(case: str) -> None:
     trace = recorded_case(case, 0).trace
     for table in ("customer", "sale"):
@@ -477,7 +479,7 @@ def test_the_plans_tested_do_look_closer(case: str) -> None:
         assert any(widths.max() > 2 * widths[widths > 1].min() for widths in ranges if (widths > 1).any())
 
 
-@pytest.mark.parametrize("case", ["town, pairwise, zCDP", "till, pairwise, pure", "till, pairwise, zCDP"])
+@pytest.mark.parametrize("case", ["town, pairwise, Gaussian", "till, pairwise, pure", "till, pairwise, Gaussian"])
 def test_the_plans_tested_do_measure_signs(case: str) -> None:
     # Those of the neighbours above.
     sites = [call.head[1] for seed in (0, 1) for call in recorded_case(case, seed).noise.tape]
@@ -509,13 +511,13 @@ def test_the_plans_tested_do_look_at_differences(case: str) -> None:
 @pytest.mark.parametrize(
     ("case", "owner"),
     [
-        ("site, pairwise, zCDP", True),
-        ("site, cascading, zCDP", True),
+        ("site, pairwise, Gaussian", True),
+        ("site, cascading, Gaussian", True),
         ("site, latents", True),
         ("site, linked", True),
         ("forum, linked", False),
         ("harbour, pairwise, pure", True),
-        ("forum, pairwise, zCDP", False),
+        ("forum, pairwise, Gaussian", False),
         ("forum, latents", False),
         ("forum, groups", False),
     ],
@@ -570,7 +572,7 @@ def test_the_plans_tested_do_look_at_lags(case: str) -> None:
     [
         ("town, pairwise, pure", 4, {MissingTogether}),
         ("poll, independent, pure", 0, {InOrder, Formula}),
-        ("dated depot, pairwise, zCDP", 0, {InOrder, SameValue}),
+        ("dated depot, pairwise, Gaussian", 0, {InOrder, SameValue}),
     ],
 )
 def test_the_plans_tested_do_look_at_constraints(case: str, seed: int, kinds: set[type]) -> None:
