@@ -30,8 +30,10 @@ from benchmarks import (
     figures,
     first_hour,
     ledger,
+    multi_hop,
     operational,
     orchestration,
+    papers,
     planted,
     refinement,
     relationships,
@@ -77,7 +79,7 @@ def main() -> int:
     )
     names += ("tpch", "evaluation", "orchestration", "ledger", "scale", "spec_errors", "tightness", "attacks")
     names += ("append", "certificate", "first_hour", "rows_out", "whole", "engines", "differences", "bounds")
-    names += ("error_bars", "statistics", "workload_steers")
+    names += ("error_bars", "statistics", "workload_steers", "papers", "multi_hop")
     parser.add_argument("which", nargs="?", choices=names, help="default: everything")
     parser.add_argument("--data", type=Path, help="data folder (default: $PRIVBENCH_DATA, else ../shared/data)")
     parser.add_argument("--seeds", type=int, help="runs per figure (default: 3, or 1 where a run takes minutes)")
@@ -98,8 +100,8 @@ def main() -> int:
         "--databases",
         nargs="+",
         default=(),
-        help="for append, bounds, certificate, error_bars, first_hour, relationships, refinement, rows_out,"
-        " statistics and workload_steers (default: all)",
+        help="for append, bounds, certificate, error_bars, first_hour, multi_hop, relationships, refinement,"
+        " rows_out, statistics and workload_steers (default: all)",
     )
     parser.add_argument("--no-csv", action="store_true", help="for rows_out and whole: no rows for psql in the bundles")
     parser.add_argument("--no-bundle", action="store_true", help="for rows_out: draw rows, and neither check nor write")
@@ -179,6 +181,12 @@ def main() -> int:
             f"workload_steers/{name}": partial(workload_steers.run, name, runs(workload_steers.RUNS), given.data)
             for name in given.databases or workload_steers.DATABASES
         },
+        **{
+            f"multi_hop/{name}": partial(multi_hop.run, name, runs(multi_hop.RUNS))
+            for name in given.databases or multi_hop.DATABASES
+        },
+        "papers/adult": partial(papers.run_adult, runs(papers.ADULT_RUNS), given.data),
+        "papers/san_diego": partial(papers.run_census, runs(papers.CENSUS_RUNS)),
         "tightness": partial(tightness.run, progress=_tell),
         "attacks": partial(attacks.run, progress=_tell),
     }
