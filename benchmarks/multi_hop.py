@@ -44,8 +44,8 @@ _TEXT = (
     " above the other (ClavaDDPM's report, which RelDiff and GRDM use too), and numbers of children. *C2ST* is the"
     " accuracy with which XGBoost tells synthetic rows of a table from the source's, *C2ST-Agg* the same of rows with"
     " counts and means of their children: .5 is undetected, 1 always detected. Means over what has a private part:"
-    " public tables are exact here and are left out, with pairs of columns of two public tables. Keys are numbered, and"
-    " texts with more than 1,000 different values are left out.\n\n"
+    " public tables are exact here and are left out, with pairs of columns of two public tables. Keys are"
+    " numbered, dates are seconds, and texts with more than 1,000 different values are left out.\n\n"
     "**What they do not see.** Trends compare correlations and shares of joined rows, so a parent with many children"
     " counts often, and independent columns score high: read every figure beside the source with its columns shuffled,"
     " which has exact columns and cardinalities and no correlations at all. C2ST of hundreds of thousands of rows finds"
@@ -135,10 +135,8 @@ def compared_columns(schema: Schema, table: Table, rows: pa.Table) -> list[str]:
 
 
 def _kind(kind: pa.DataType) -> str:
-    if pa.types.is_temporal(kind) and not pa.types.is_time(kind):
-        return "datetime"
-    number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-    return "numerical" if number else "categorical"
+    numbers = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_date, pa.types.is_timestamp)
+    return "numerical" if any(is_of(kind) for is_of in numbers) else "categorical"
 
 
 def sdv_metadata(schema: Schema, rows: Tables, columns: Mapping[str, Iterable[str]]) -> dict[str, object]:
@@ -148,21 +146,23 @@ def sdv_metadata(schema: Schema, rows: Tables, columns: Mapping[str, Iterable[st
         ids = (_ID, *(f"key_{number}" for number in range(len(table.foreign_keys))))
         kinds = {name: {"sdtype": _kind(rows[table.name].schema.field(name).type)} for name in columns[table.name]}
         tables[table.name] = {"primary_key": _ID, "columns": {name: {"sdtype": "id"} for name in ids} | kinds}
+    # Upper tables first: SyntheRela's aggregates add columns to the lower ones, and fail in another order.
+    order = [table.name for table in schema.sampling_order]
+    keys = [(key, number) for table in schema.tables for number, key in enumerate(table.foreign_keys)]
     relationships = [
         {
             "parent_table_name": key.parent,
-            "child_table_name": table.name,
+            "child_table_name": key.child,
             "parent_primary_key": _ID,
             "child_foreign_key": f"key_{number}",
         }
-        for table in schema.tables
-        for number, key in enumerate(table.foreign_keys)
+        for key, number in sorted(keys, key=lambda each: order.index(each[0].parent))
     ]
     return {"METADATA_SPEC_VERSION": "MULTI_TABLE_V1", "tables": tables, "relationships": relationships}
 
 
 def numbered(schema: Schema, tables: Tables, columns: Mapping[str, Iterable[str]]) -> dict[str, pa.Table]:
-    """The tables with numbered rows, keys as the rows that they refer to, and values as floats, dates and texts."""
+    """The tables with numbered rows, keys as the rows that they refer to, and values as numbers and texts."""
     relations, found = Relations(schema, tables, b""), {}
     for table in schema.tables:
         rows = tables[table.name]
@@ -170,8 +170,13 @@ def numbered(schema: Schema, tables: Tables, columns: Mapping[str, Iterable[str]
         for number, key in enumerate(table.foreign_keys):
             parents = relations.parent_rows(key).astype(np.int64)
             made[f"key_{number}"] = pa.array(parents, mask=parents < 0)
-        types = {"datetime": pa.timestamp("s"), "numerical": pa.float64(), "categorical": pa.string()}
-        for name in columns[table.name]:
-            made[name] = rows[name].cast(types[_kind(rows[name].type)], safe=False)
+        made |= {name: _values(rows[name]) for name in columns[table.name]}
         found[table.name] = pa.table(made)
     return found
+
+
+def _values(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    if _kind(column.type) == "categorical":
+        return column.cast(pa.string())
+    dated = pa.types.is_temporal(column.type)  # as seconds: SDV parses dates one by one
+    return (column.cast(pa.timestamp("s"), safe=False).cast(pa.int64()) if dated else column).cast(pa.float64())

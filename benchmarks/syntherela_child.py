@@ -57,10 +57,9 @@ def main(folder: Path) -> None:
 
 
 def _read(folder: Path, metadata: Metadata, name: str) -> pd.DataFrame:
-    kinds = {column: said["sdtype"] for column, said in metadata.tables[name].columns.items()}
-    texts = {column: str for column, kind in kinds.items() if kind == "categorical"}
-    dates = [column for column, kind in kinds.items() if kind == "datetime"]
-    return pd.read_csv(folder / f"{name}.csv", dtype=texts, parse_dates=dates, keep_default_na=False, na_values=[""])
+    columns = metadata.tables[name].columns.items()
+    texts = {column: str for column, said in columns if said["sdtype"] == "categorical"}
+    return pd.read_csv(folder / f"{name}.csv", dtype=texts, keep_default_na=False, na_values=[""])
 
 
 if __name__ == "__main__":
