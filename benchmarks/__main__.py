@@ -186,7 +186,7 @@ def main() -> int:
             for name in given.databases or multi_hop.DATABASES
         },
         "papers/adult": partial(papers.run_adult, runs(papers.ADULT_RUNS), given.data),
-        "papers/san_diego": partial(papers.run_census, runs(papers.CENSUS_RUNS)),
+        **{f"papers/{name}": partial(papers.run_census, name, runs(papers.CENSUS_RUNS)) for name in papers.CENSUS},
         "tightness": partial(tightness.run, progress=_tell),
         "attacks": partial(attacks.run, progress=_tell),
     }
