@@ -48,14 +48,15 @@ _TEXT = (
     " numbered, dates are seconds, and texts with more than 1,000 different values are left out.\n\n"
     "**What they do not see.** Trends compare correlations and shares of joined rows, so a parent with many children"
     " counts often, and independent columns score high: read every figure beside the source with its columns shuffled,"
-    " which has exact columns and cardinalities and no correlations at all. C2ST judges rows one"
-    " by one, and shuffled columns pass it where the columns of a table depend little on each other. Neither sees privacy: a copy is perfect.\n\n"
+    " which has exact columns and cardinalities and no correlations at all. C2ST judges rows one by one, and shuffled"
+    " columns pass it where the columns of a table depend little on each other. Neither sees privacy: a copy is"
+    " perfect.\n\n"
     "**Under privacy.** The unit is a driver (formula) or an account (berka) with everything that is theirs. With about"
     " 900 drivers in several tables, ε = 1 leaves most of a column's pairs to noise, so figures near those of shuffled"
     " columns are what such a guarantee costs, and not a setting that can be tuned away.\n\n"
-    "**Published figures** are not set beside these: SyntheRela's, RelDiff's and GRDM's F1 is rel-f1, another database"
-    " (nine tables, two of them sums over drivers by constructor, split in time), ClavaDDPM's and GRDM's Berka has the"
-    " transactions that the copy here lacks, and none of these methods promises privacy."
+    "**Published figures** are not set beside these. SyntheRela's F1 is another database (rel-f1, cut at 2010, with"
+    " results and standings of constructors: sums over drivers, which here are neither a driver's nor public). The Berka"
+    " here lacks the bank's transactions. And no method of SyntheRela, ClavaDDPM, RelDiff or GRDM promises privacy."
 )
 
 
