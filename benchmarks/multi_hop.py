@@ -56,7 +56,8 @@ _TEXT = (
     " columns are what such a guarantee costs, and not a setting that can be tuned away.\n\n"
     "**Published figures** are not set beside these. SyntheRela's F1 is another database (rel-f1, cut at 2010, with"
     " results and standings of constructors: sums over drivers, which here are neither a driver's nor public). The"
-    " Berka here lacks the bank's transactions. And no method of SyntheRela, ClavaDDPM, RelDiff or GRDM promises privacy."
+    " Berka here lacks the bank's transactions. And no method of SyntheRela, ClavaDDPM, RelDiff or GRDM promises"
+    " privacy."
 )
 
 
