@@ -87,8 +87,8 @@ _ADULT_TEXT = (
     "- *Values*: the paper does not say where lists of values come from. Ours are the data set's public description, so"
     " rows may hold numbers that the source lacks, and this KLD charges 10 to 20 nats for the share of each value that"
     " the synthetic table lacks: fnlwgt alone has 26,741. The largest Q-errors are those of single numbers, like"
-    " capital_gain = 5178, in a declared cell of 1,000. *Values listed from the source* takes its own values as if they were"
-    " public, which is not private: it shows how much of the figures is that.\n"
+    " capital_gain = 5178, in a declared cell of 1,000. *Values listed from the source* takes its own values as if they"
+    " were public, which is not private: it shows how much of the figures is that.\n"
     "- *What this KLD sees*: shuffled columns keep every value and no dependence, and score below all published"
     " figures: over distinct values, lists of values weigh more than dependences. Medians of Q-errors show these.\n"
     "- *privspn* is PrivBench's own networks as this project builds them, without its faults (docs/privacy.md).\n"
@@ -96,7 +96,7 @@ _ADULT_TEXT = (
 )
 _CALIFORNIA_TEXT = (
     "Published figures are those of IPUMS California (616,115 households, 1,690,642 persons), ours those of the rows"
-    " above: figures cannot be set against each other, only what ε does to them. KLD is over the cells of declared"
+    " above (*households*: generated, with planted correlations): figures cannot be set against each other, only what ε does to them. KLD is over the cells of declared"
     " domains, here and there (theirs are coded alike), mean of all marginals of both tables. Queries: 400 by MSCN's"
     " recipe, up to one join. Neighbours there: households replaced with their persons; here: added or removed, so that"
     " half of ε is the stricter comparison. The paper's PrivLava took 1,520 s to learn and 26,013 s to draw there."
@@ -313,9 +313,9 @@ def _run_times(schema: Schema, source: Tables, made: Tables, workload: Workload,
         times = compare_run_times(schema, source, bundle, workload, settings=PROTOCOL)
     return {
         "run time off, mean %": times["discrepancy_percent"]["mean"],
-        "median %": times["discrepancy_percent"]["median"],
+        "run time off, median %": times["discrepancy_percent"]["median"],
         "source against itself, mean %": times["noise_percent"]["mean"],
-        "its median %": times["noise_percent"]["median"],
+        "source against itself, median %": times["noise_percent"]["median"],
         "pages off, mean %": times["buffers_discrepancy_percent"]["mean"],
         "same plan": times["same_plan"],
     }
