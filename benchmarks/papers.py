@@ -21,6 +21,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from privbench_core.evaluation.runtime import compare_run_times
 
 from benchmarks import population, relations, sandag
 from benchmarks.data import ADULT, data_folder, read_table
@@ -34,7 +35,6 @@ from privbench_core.evaluation.generate import Recipe, generate_workload
 from privbench_core.evaluation.inputs import shuffled_reference
 from privbench_core.evaluation.marginals import column_subsets, mean_distances
 from privbench_core.evaluation.q_error import run_workload
-from privbench_core.evaluation.runtime import compare_run_times
 from privbench_core.publishing.bundle import write_bundle
 from privbench_core.schema.columns import Column, Range
 from privbench_core.schema.tables import Schema, Table
@@ -96,7 +96,8 @@ _ADULT_TEXT = (
 )
 _CALIFORNIA_TEXT = (
     "Published figures are those of IPUMS California (616,115 households, 1,690,642 persons), ours those of the rows"
-    " above (*households*: generated, with planted correlations): figures cannot be set against each other, only what ε does to them. KLD is over the cells of declared"
+    " above (*households*: generated, with planted correlations): figures"
+    " cannot be set against each other, only what ε does to them. KLD is over the cells of declared"
     " domains, here and there (theirs are coded alike), mean of all marginals of both tables. Queries: 400 by MSCN's"
     " recipe, up to one join. Neighbours there: households replaced with their persons; here: added or removed, so that"
     " half of ε is the stricter comparison. The paper's PrivLava took 1,520 s to learn and 26,013 s to draw there."
