@@ -21,7 +21,6 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from privbench_core.evaluation.runtime import compare_run_times
 
 from benchmarks import population, relations, sandag
 from benchmarks.data import ADULT, data_folder, read_table
@@ -35,6 +34,8 @@ from privbench_core.evaluation.generate import Recipe, generate_workload
 from privbench_core.evaluation.inputs import shuffled_reference
 from privbench_core.evaluation.marginals import column_subsets, mean_distances
 from privbench_core.evaluation.q_error import run_workload
+from privbench_core.explain.comparison import compare_plans
+from privbench_core.explain.session import both_loaded
 from privbench_core.publishing.bundle import write_bundle
 from privbench_core.schema.columns import Column, Range
 from privbench_core.schema.tables import Schema, Table
@@ -311,7 +312,8 @@ def _run_times(schema: Schema, source: Tables, made: Tables, workload: Workload,
     """How far run times and pages in PostgreSQL are off, in percent, and the share of equal plans."""
     with TemporaryDirectory(dir=folder) as place:
         bundle = write_bundle(Path(place) / "bundle", schema, made, {})
-        times = compare_run_times(schema, source, bundle, workload, settings=PROTOCOL)
+        with both_loaded(schema, source, bundle) as databases:
+            times = compare_plans(schema, databases, workload, PROTOCOL).to_dict()
     return {
         "run time off, mean %": times["discrepancy_percent"]["mean"],
         "run time off, median %": times["discrepancy_percent"]["median"],
