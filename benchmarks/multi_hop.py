@@ -1,6 +1,6 @@
 """Correlations over several keys and detection by classifiers: SyntheRela's metrics, in an environment of its own.
 
-PRIVBENCH_SYNTHERELA_PYTHON names an interpreter that can import ``syntherela`` 0.0.4 (PyPI). The databases are those of
+PRIVBENCH_SYNTHERELA_PYTHON names an interpreter with what `_PACKAGES` lists; later SDMetrics do not fit. The databases are those of
 `strangers`, as their owners would declare them.
 """
 
@@ -33,6 +33,7 @@ from privbench_core.spec.model import Spec
 
 DATABASES = ("formula", "berka")
 RUNS = Runs(3, (1.0, 3.2))
+_PACKAGES = "syntherela==0.0.4 sdv==1.18.0 sdmetrics==0.18.0"
 _PYTHON = "PRIVBENCH_SYNTHERELA_PYTHON"
 _SCRIPT = Path(__file__).with_name("syntherela_child.py")
 _ID = "row_id"
@@ -68,7 +69,7 @@ def run(name: str, runs: Runs = RUNS) -> str | None:
         SourceError: The database is not there.
     """
     if _PYTHON not in os.environ:
-        runs.progress(f"multi_hop: left out: ${_PYTHON} names no interpreter with syntherela 0.0.4 (PyPI)")
+        runs.progress(f"multi_hop: left out: ${_PYTHON} names no interpreter with {_PACKAGES}")
         return None
     found: dict[tuple[str, str], list[dict[str, float]]] = {}
     with TemporaryDirectory() as place:
