@@ -100,7 +100,7 @@ def main() -> int:
         "--databases",
         nargs="+",
         default=(),
-        help="for append, bounds, certificate, error_bars, first_hour, multi_hop, relationships, refinement,"
+        help="for append, attacks, bounds, certificate, error_bars, first_hour, multi_hop, relationships, refinement,"
         " rows_out, statistics and workload_steers (default: all)",
     )
     parser.add_argument("--no-csv", action="store_true", help="for rows_out and whole: no rows for psql in the bundles")
@@ -188,7 +188,7 @@ def main() -> int:
         "papers/adult": partial(papers.run_adult, runs(papers.ADULT_RUNS), given.data),
         **{f"papers/{name}": partial(papers.run_census, name, runs(papers.CENSUS_RUNS)) for name in papers.CENSUS},
         "tightness": partial(tightness.run, progress=_tell),
-        "attacks": partial(attacks.run, progress=_tell),
+        "attacks": partial(attacks.run, given.data, given.databases or attacks.DATABASES, progress=_tell),
     }
     try:
         for name, measure in sections.items():

@@ -1,7 +1,7 @@
 """Correlations over several keys and detection by classifiers: SyntheRela's metrics, in an environment of its own.
 
-PRIVBENCH_SYNTHERELA_PYTHON names an interpreter with what `_PACKAGES` lists; later SDMetrics do not fit. The databases are those of
-`strangers`, as their owners would declare them.
+PRIVBENCH_SYNTHERELA_PYTHON names an interpreter with what `_PACKAGES` lists; later SDMetrics do not fit. The
+databases are those of `strangers`, as their owners would declare them.
 """
 
 from __future__ import annotations
