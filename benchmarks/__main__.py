@@ -30,10 +30,12 @@ from benchmarks import (
     figures,
     first_hour,
     ledger,
+    multi_hop,
     nist,
     nist_data,
     operational,
     orchestration,
+    papers,
     planted,
     refinement,
     relationships,
@@ -79,7 +81,7 @@ def main() -> int:
     )
     names += ("tpch", "evaluation", "orchestration", "ledger", "scale", "spec_errors", "tightness", "attacks")
     names += ("append", "certificate", "first_hour", "rows_out", "whole", "engines", "differences", "bounds")
-    names += ("error_bars", "statistics", "workload_steers", "nist")
+    names += ("error_bars", "statistics", "workload_steers", "nist", "papers", "multi_hop")
     parser.add_argument("which", nargs="?", choices=names, help="default: everything")
     parser.add_argument("--data", type=Path, help="data folder (default: $PRIVBENCH_DATA, else ../shared/data)")
     parser.add_argument("--seeds", type=int, help="runs per figure (default: 3, or 1 where a run takes minutes)")
@@ -100,8 +102,8 @@ def main() -> int:
         "--databases",
         nargs="+",
         default=(),
-        help="for append, attacks, bounds, certificate, error_bars, first_hour, relationships, refinement, rows_out,"
-        " nist, statistics and workload_steers (default: all)",
+        help="for append, attacks, bounds, certificate, error_bars, first_hour, multi_hop, nist, papers, relationships,"
+        " refinement, rows_out, statistics and workload_steers (default: all)",
     )
     parser.add_argument("--no-csv", action="store_true", help="for rows_out and whole: no rows for psql in the bundles")
     parser.add_argument("--no-bundle", action="store_true", help="for rows_out: draw rows, and neither check nor write")
@@ -185,6 +187,12 @@ def main() -> int:
             f"nist/{name}": partial(nist.run, name, runs(nist.RUNS), given.tables)
             for name in given.databases or nist_data.EXCERPTS
         },
+        **{
+            f"multi_hop/{name}": partial(multi_hop.run, name, runs(multi_hop.RUNS))
+            for name in given.databases or multi_hop.DATABASES
+        },
+        "papers/adult": partial(papers.run_adult, runs(papers.ADULT_RUNS), given.data),
+        **{f"papers/{name}": partial(papers.run_census, name, runs(papers.CENSUS_RUNS)) for name in papers.CENSUS},
         "tightness": partial(tightness.run, progress=_tell),
         "attacks": partial(attacks.run, given.data, given.databases or attacks.DATABASES, progress=_tell),
     }

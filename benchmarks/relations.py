@@ -11,16 +11,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
 from benchmarks import histograms
-from benchmarks.measure import Runs, call_in_child
+from benchmarks.measure import Runs
 from benchmarks.report import machine, markdown, medians
-from benchmarks.workloads import SYNTHESIZERS, Tables, available
+from benchmarks.workloads import SYNTHESIZERS, Tables, available, bundle_of
 from privbench_core.backends.registry import open_source
 from privbench_core.columns.registry import codec_for
 from privbench_core.evaluation.counting import (
@@ -41,7 +39,6 @@ from privbench_core.evaluation.joins import (
     ordered_values,
 )
 from privbench_core.evaluation.marginals import codes_tvd, column_subsets, mean_distances
-from privbench_core.publishing.bundle import read_bundle
 from privbench_core.schema.columns import Column, Values
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema
@@ -238,20 +235,14 @@ def run(pair: Pair, runs: Runs, *, baselines: bool = True) -> str:
 
 def _one_run(pair: Pair, name: str, run: tuple[float, float, int], baselines: bool) -> tuple[Rows, Rows]:
     """Rows for both tables of figures: a synthesizer, and PrivBench's rows once more in a random linking."""
-    epsilon, delta, seed = run
-    with TemporaryDirectory() as folder:
-        given: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "seed": seed, "out": folder, "synthesizer": name}
-        given["spec"] = str(pair.spec.path)
-        seconds, peak = call_in_child("benchmarks.workloads:run_pipeline", given)
-        bundle = read_bundle(Path(folder) / "bundle")
+    with bundle_of(pair.spec.path, name, *run) as (bundle, costs):
         synthetic = {table: bundle.table(table) for table in pair.tables}
     coded = encode_tables(pair.spec.schema, synthetic, pair.tables)
     join = pair.joined(synthetic, coded)
     tables: Rows = [{"table": table, "method": name, **pair.score_table(table, of)} for table, of in coded.items()]
-    costs = {"seconds, whole run": seconds, "peak MB": peak}
     joins: Rows = [{"method": name, **pair.score_join(join), **costs}]
     if baselines and name == "privbench":
-        for linking, with_shuffled_links in join.with_shuffled_links(seed).items():
+        for linking, with_shuffled_links in join.with_shuffled_links(run[2]).items():
             joins.append({"method": f"{name}, {linking}", **pair.score_join(with_shuffled_links)})
     return tables, joins
 

@@ -145,7 +145,7 @@ class StrangerJudge:
             table.name: {
                 column.name: coder
                 for column in table.columns
-                if _means_something(schema, table, column.name, source[table.name])
+                if means_something(schema, table, column.name, source[table.name])
                 and (coder := Coder.of(source[table.name][column.name])) is not None
             }
             for table in schema.tables
@@ -245,7 +245,8 @@ class StrangerJudge:
         return np.array(answers)
 
 
-def _means_something(schema: Schema, table: Table, name: str, rows: pa.Table) -> bool:
+def means_something(schema: Schema, table: Table, name: str, rows: pa.Table) -> bool:
+    """Return whether values of a column can be compared: not if they only identify rows, or are opaque."""
     column = table.column(name)
     if column.type in _OPAQUE or isinstance(column.domain, Pattern):
         return False

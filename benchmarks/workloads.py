@@ -9,7 +9,8 @@ loaded once more, have run times that are apart by what loading alone makes of t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -32,7 +33,7 @@ from privbench_core.evaluation.q_error import WorkloadResult, run_workload
 from privbench_core.explain.comparison import RunTimeSettings, compare_plans
 from privbench_core.explain.session import both_loaded
 from privbench_core.profiles.profile import Profile
-from privbench_core.publishing.bundle import read_bundle, write_bundle
+from privbench_core.publishing.bundle import Bundle, read_bundle, write_bundle
 from privbench_core.schema.tables import Schema
 from privbench_core.spec.load import dump_spec, load_spec
 from privbench_core.spec.model import Spec
@@ -100,6 +101,18 @@ def made_by(
         seconds = run_pipeline(str(spec), epsilon, delta, seed, out, synthesizer)
         bundle = read_bundle(Path(out) / "bundle")
         return {name: bundle.table(name) for name in bundle.tables}, seconds
+
+
+@contextmanager
+def bundle_of(
+    spec: Path, synthesizer: str, epsilon: float, delta: float, seed: int
+) -> Iterator[tuple[Bundle, dict[str, float]]]:
+    """Run a spec as `run_pipeline` does, in a process of its own; yield the bundle, gone afterwards, and its costs."""
+    with TemporaryDirectory() as folder:
+        given = {"spec": str(spec), "epsilon": epsilon, "delta": delta, "seed": seed, "out": folder}
+        target = "benchmarks.workloads:run_pipeline"
+        seconds, peak = call_in_child(target, {**given, "synthesizer": synthesizer})
+        yield read_bundle(Path(folder) / "bundle"), {"seconds, whole run": seconds, "peak MB": peak}
 
 
 def code_source(spec: str, epsilon: float, delta: float, seed: int, out: str, synthesizer: str | None = None) -> None:
