@@ -93,8 +93,9 @@ class DuckDBDatabase:
             yield from waited_ahead(self._connection, reader)
 
     def digest(self, text: exp.Expr) -> exp.Expr:
-        """See `Database.digest`: hexadecimal digits are in the order of the bytes."""
-        return exp.Anonymous(this="sha256", expressions=[text])
+        """See `Database.digest`: its first bytes, as `keyed_order` compares them, are sorted as a number."""
+        digits = exp.Left(this=exp.Anonymous(this="sha256", expressions=[text]), expression=exp.Literal.number(16))
+        return exp.cast(exp.DPipe(this=exp.Literal.string("0x"), expression=digits), exp.DataType.Type.UBIGINT)
 
     def hexadecimal(self, value: exp.Expr) -> exp.Expr:
         return exp.Lower(this=exp.Anonymous(this="hex", expressions=[value]))

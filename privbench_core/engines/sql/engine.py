@@ -25,10 +25,12 @@ from privbench_core.engines.sql.relations import Tables, keep_rows
 from privbench_core.engines.sql.views import ROWS_OF_UNIT, UNIT, WEIGHT, Views
 from privbench_core.engines.stored import LoadedRows, canonical, numbered
 from privbench_core.engines.unit_weights import unit_divisors, unit_weights
+from privbench_core.errors import InternalError
 from privbench_core.estimators.coarsening import merge_codes
+from privbench_core.privacy.clipping import UnitsOfRows
 from privbench_core.privacy.features import CoMember, Feature, OwnerType, OwnType, feature_size
 from privbench_core.privacy.permutations import PERMUTATION_SCALE, Groups
-from privbench_core.privacy.relations import carries
+from privbench_core.privacy.relations import WEIGHT_SCALE, carries
 from privbench_core.privacy.views import CodedRows, Groupings, HeldRows, ReferenceRows, ReferenceSums, Scales, ViewSpec
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
@@ -219,19 +221,31 @@ class SqlRows(CodedRows):
         return np.asarray(found.sum(axis=others)).transpose([left.index(name) for name in columns])
 
     def clipped_counts(self, columns: Sequence[str], groups: Groupings, scales: Scales = ()) -> NDArray[np.int64]:
-        """See `CodedRows.clipped_counts`: what is one row per unit and cell is summed up where the rows are."""
+        """See `CodedRows.clipped_counts`: what is one row per unit and cell is summed up where the rows are.
+
+        In this process, codes are counted as they come, in the order of their units.
+        """
         sizes = [int(of.max(initial=-1)) + 1 for of in groups] or [self._sizes[name] for name in columns]
         if not self._weighted:  # every row is a unit
             return merge_codes(self.counts(columns), groups) if groups else self.counts(columns)
         coded, called = self._coded(columns, units=True)
+        counts = np.zeros(math.prod(sizes), dtype=np.int64)
+        if self._engine._database.near:
+            found = exp.select("*").from_(coded.subquery("coded")).where(f"{ROWS_OF_UNIT} <= {WEIGHT_SCALE}")
+            for rows in _whole_units(self._engine._database.batches(found.order_by(UNIT), _BATCH)):
+                codes = {name: rows.column(called[name]).to_numpy() for name in columns}
+                units, numbers = (rows.column(name).to_numpy() for name in (UNIT, ROWS_OF_UNIT))
+                of_rows = partial(UnitsOfRows, self._spec.rows_per_unit[0], units, numbers)
+                held = HeldRows(codes, self._sizes, numbers, rows.num_rows, units=of_rows)
+                counts += held.clipped_counts(columns, groups, scales).ravel()
+            return counts.reshape(sizes)
         group_of = groups or (None,) * len(columns)
         cells = {called[name]: group_of[place] for place, name in enumerate(columns)}
         lengths = dict(zip(cells, scales, strict=bool(scales)))
         query = self._engine._views.clipped(coded, cells, self._spec.rows_per_unit[0], lengths)
-        found = self._engine._database.fetch(query)
-        codes = [found.column(name).to_numpy().astype(np.int64) for name in cells]
-        counts = np.zeros(math.prod(sizes), dtype=np.int64)
-        counts[np.ravel_multi_index(codes, sizes)] = found.column("total").to_numpy()
+        summed = self._engine._database.fetch(query)
+        cell = [summed.column(name).to_numpy().astype(np.int64) for name in cells]
+        counts[np.ravel_multi_index(cell, sizes)] = summed.column("total").to_numpy()
         return counts.reshape(sizes)
 
     def held(self) -> HeldRows:
@@ -326,6 +340,27 @@ class SqlRows(CodedRows):
     def _codes(self, found: pa.Table, called: Mapping[str, str]) -> dict[str, NDArray[Any]]:
         smallest = {name: np.min_scalar_type(max(size - 1, 0)) for name, size in self._sizes.items()}
         return {name: found.column(called[name]).to_numpy().astype(smallest[name]) for name in self._sizes}
+
+
+def _whole_units(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Yield coded rows in parts, none of which ends within a unit.
+
+    Raises:
+        InternalError: Rows are not in the order of their units, so that a unit would be clipped more than once.
+    """
+    held, last = list[pa.RecordBatch](), np.int64(-1)
+    for batch in batches:
+        units = np.append(last, batch.column(UNIT).to_numpy())
+        if (units[1:] < units[:-1]).any():
+            raise InternalError("rows do not come in the order of their units")
+        last = units[-1]
+        cut = int(np.searchsorted(units[1:], last))
+        if cut or units[0] != last:  # else these are more rows of the unit before
+            yield pa.Table.from_batches([*held, batch.slice(0, cut)])
+            held = []
+        held.append(batch.slice(cut))
+    if held:
+        yield pa.Table.from_batches(held)
 
 
 def _proper_parts(columns: Sequence[str]) -> Iterator[tuple[str, ...]]:

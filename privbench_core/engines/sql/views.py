@@ -71,6 +71,8 @@ class Views:
             units: Whether the units of rows are wanted whose counts may be clipped.
         """
         called = {name: f"f{place}" for place, name in enumerate(spec.features)}
+        compared = [of.column for of, _ in spec.features.values() if isinstance(of, SiblingAgreement)]
+        self._tables.add_siblings(self._schema.table(spec.table), compared)
         rows = _Rows(self._tables, spec.table, self._types, {called[name]: how for name, how in spec.features.items()})
         for name, (feature, discretizer) in spec.features.items():
             code = rows.code(called[name], feature, discretizer)
@@ -366,12 +368,11 @@ def _place(tables: Tables, table: Table, feature: MemberPlace) -> Expr:
 
 def _agreement(tables: Tables, table: Table, feature: SiblingAgreement) -> Expr:
     """Return whether a row ``r`` agrees with the next of its siblings, see `Relations.next_siblings`."""
-    code = code_of(tables.database, column(tables.modelled(table.name, feature.column), "r"), feature.coder)
+    own = tables.modelled(table.name, feature.column)
+    code, following = (code_of(tables.database, column(name, "r"), feature.coder) for name in (own, f"x{own[1:]}"))
     owners = tables.columns(table.name, feature.key.columns)
-    order = tables.keyed_hash(table.name, "r")
-    following, first = (_window(of(this=code.copy()), owners, order) for of in (exp.Lead, exp.FirstValue))
     found = exp.case().when(exp.or_(_ownerless(owners), "r.g = 1"), number(ALONE))
-    return found.when(code.eq(exp.func("COALESCE", following, first)), number(SAME)).else_(number(DIFFERENT))
+    return found.when(code.eq(following), number(SAME)).else_(number(DIFFERENT))
 
 
 def _window(of: exp.Expression, owners: list[str], *order: Expr) -> exp.Window:
