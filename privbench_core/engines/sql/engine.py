@@ -15,20 +15,30 @@ from numpy.typing import NDArray
 from sqlglot import exp
 
 from privbench_core.backends.fingerprint import BLOCK, RowDigest
+from privbench_core.columns.codec import Codes
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.exact_sums import LARGEST, contingency
+from privbench_core.columns.group_codes import agreement_codes, next_in_runs
 from privbench_core.engines.sql.checks import RowChecks
 from privbench_core.engines.sql.covering import covering
 from privbench_core.engines.sql.database import Database
 from privbench_core.engines.sql.literals import column, count
 from privbench_core.engines.sql.relations import Tables, keep_rows
-from privbench_core.engines.sql.views import ROWS_OF_UNIT, UNIT, WEIGHT, Views
+from privbench_core.engines.sql.views import ORDER, OWNER_ROW, ROWS_OF_UNIT, UNIT, WEIGHT, Views
+from privbench_core.engines.sql.whole_units import whole_units
 from privbench_core.engines.stored import LoadedRows, canonical, numbered
 from privbench_core.engines.unit_weights import unit_divisors, unit_weights
-from privbench_core.errors import InternalError
 from privbench_core.estimators.coarsening import merge_codes
 from privbench_core.privacy.clipping import UnitsOfRows
-from privbench_core.privacy.features import CoMember, Feature, OwnerType, OwnType, feature_size
+from privbench_core.privacy.features import (
+    CoMember,
+    Feature,
+    Own,
+    OwnerType,
+    OwnType,
+    SiblingAgreement,
+    feature_size,
+)
 from privbench_core.privacy.permutations import PERMUTATION_SCALE, Groups
 from privbench_core.privacy.relations import WEIGHT_SCALE, carries
 from privbench_core.privacy.views import CodedRows, Groupings, HeldRows, ReferenceRows, ReferenceSums, Scales, ViewSpec
@@ -182,6 +192,11 @@ class SqlRows(CodedRows):
         self._spec = spec
         self._sizes = {name: feature_size(*how) for name, how in spec.features.items()}
         self._members = {name: of.member for name, (of, _) in spec.features.items() if isinstance(of, CoMember)}
+        # Siblings are compared here where rows come in their order: then the code of a row's own value is asked for.
+        near = engine._database.near and spec.bounded is None
+        compared = {n: of for n, (of, _) in spec.features.items() if near and isinstance(of, SiblingAgreement)}
+        self._compared = frozenset(compared)
+        self._features = spec.features | {n: (Own(of.column), of.coder) for n, of in compared.items()}
         self._weighted = bool(engine.schema.ownership_path(spec.table)) or spec.bounded is not None
         self._counted: dict[frozenset[str], tuple[tuple[str, ...], NDArray[np.int64]]] = {}
         self._held: HeldRows | None = None
@@ -228,17 +243,14 @@ class SqlRows(CodedRows):
         sizes = [int(of.max(initial=-1)) + 1 for of in groups] or [self._sizes[name] for name in columns]
         if not self._weighted:  # every row is a unit
             return merge_codes(self.counts(columns), groups) if groups else self.counts(columns)
-        coded, called = self._coded(columns, units=True)
         counts = np.zeros(math.prod(sizes), dtype=np.int64)
         if self._engine._database.near:
-            found = exp.select("*").from_(coded.subquery("coded")).where(f"{ROWS_OF_UNIT} <= {WEIGHT_SCALE}")
-            for rows in _whole_units(self._engine._database.batches(found.order_by(UNIT), _BATCH)):
-                codes = {name: rows.column(called[name]).to_numpy() for name in columns}
-                units, numbers = (rows.column(name).to_numpy() for name in (UNIT, ROWS_OF_UNIT))
+            for codes, units, numbers in self._by_unit(columns):
                 of_rows = partial(UnitsOfRows, self._spec.rows_per_unit[0], units, numbers)
-                held = HeldRows(codes, self._sizes, numbers, rows.num_rows, units=of_rows)
+                held = HeldRows(codes, self._sizes, numbers, len(numbers), units=of_rows)
                 counts += held.clipped_counts(columns, groups, scales).ravel()
             return counts.reshape(sizes)
+        coded, called = self._coded(columns, units=True)
         group_of = groups or (None,) * len(columns)
         cells = {called[name]: group_of[place] for place, name in enumerate(columns)}
         lengths = dict(zip(cells, scales, strict=bool(scales)))
@@ -266,13 +278,14 @@ class SqlRows(CodedRows):
         """Return a query for the codes of some columns, and what it calls each; a table has weights and units."""
         if self._scans < self._engine._database.scans:
             self._scans += 1
-            features = {name: self._spec.features[name] for name in names}
+            features = {name: self._features[name] for name in names}
             return self._engine._views.coded(replace(self._spec, features=features), weighed=weighed, units=units)
         if self._table is None:
-            query, called = self._engine._views.coded(self._spec, units=True)
+            query, called = self._engine._views.coded(replace(self._spec, features=self._features), units=True)
             self._table = self._engine.keep_coded(query), called
         table, called = self._table
         wanted = [called[name] for name in names] + [WEIGHT] * self._weighted + [UNIT, ROWS_OF_UNIT] * units
+        wanted += [OWNER_ROW, ORDER] * (units and self._engine._database.near)
         return exp.select(*map(column, wanted)).from_(table), called
 
     def _count(self, marginals: Sequence[tuple[str, ...]]) -> None:
@@ -302,21 +315,56 @@ class SqlRows(CodedRows):
     def _count_here(self, marginals: Sequence[tuple[str, ...]]) -> None:
         """Count some marginals of codes that come in parts."""
         names = list(dict.fromkeys(name for columns in marginals for name in columns))
-        coded, called = self._coded(names, weighed=False)
         sizes = {name: self._sizes[name] for name in names}
         cells = {columns: np.zeros([sizes[name] for name in columns], dtype=np.int64) for columns in marginals}
-        for batch in self._engine._database.batches(coded, _BATCH):
-            codes = {name: batch.column(called[name]).to_numpy() for name in names}
-            weights = batch.column(WEIGHT).to_numpy() if self._weighted else None
-            if weights is not None and self._table is None and self._spec.bounded is None:
-                weights = unit_weights(weights, self._spec.rows_per_unit)
+        for codes, weights in self._weighed(names):
             for columns in marginals:
                 cells[columns] += contingency(codes, sizes, columns, weights)
         self._counted |= {frozenset(columns): (columns, found) for columns, found in cells.items()}
 
+    def _weighed(self, names: Sequence[str]) -> Iterator[tuple[dict[str, Codes], NDArray[np.integer[Any]] | None]]:
+        """Yield codes and weights of the rows, as they come."""
+        if self._compared.intersection(names):
+            for codes, _, numbers in self._by_unit(names):
+                yield codes, unit_weights(numbers, self._spec.rows_per_unit)
+            return
+        coded, called = self._coded(names, weighed=False)
+        for batch in self._engine._database.batches(coded, _BATCH):
+            weights = batch.column(WEIGHT).to_numpy() if self._weighted else None
+            if weights is not None and self._table is None and self._spec.bounded is None:
+                weights = unit_weights(weights, self._spec.rows_per_unit)
+            yield {name: batch.column(called[name]).to_numpy() for name in names}, weights
+
+    def _by_unit(self, names: Sequence[str]) -> Iterator[tuple[dict[str, Codes], NDArray[np.int64], NDArray[np.int64]]]:
+        """Yield codes of the rows, their units and how many rows these have: whole units in parts, siblings in order.
+
+        Units with more than U rows weigh nothing, and are left out.
+        """
+        coded, called = self._coded(names, units=True)
+        compared = self._compared.intersection(names)
+        order = [UNIT, *(OWNER_ROW, ORDER) * bool(compared)]
+        found = exp.select(*(called[name] for name in names), ROWS_OF_UNIT, *order).from_(coded.subquery("coded"))
+        found = found.where(f"{ROWS_OF_UNIT} <= {WEIGHT_SCALE}").order_by(*order)
+        for rows in whole_units(self._engine._database.batches(found, _BATCH)):
+            codes = {name: rows.column(called[name]).to_numpy() for name in names}
+            units, numbers = (rows.column(name).to_numpy() for name in (UNIT, ROWS_OF_UNIT))
+            if compared:
+                owners = rows.column(OWNER_ROW).fill_null(-1).to_numpy()  # a row without an owner is a unit
+                siblings = next_in_runs(units, owners)
+                for name in compared:
+                    codes[name] = agreement_codes(codes[name], np.where(siblings < 0, -1, codes[name][siblings]))
+            yield codes, units, numbers
+
     def _fetched(self) -> HeldRows:
         if not self._sizes and not self._weighted:
             return HeldRows({}, self._sizes, None, self._total())
+        if self._compared:
+            parts = list(self._weighed(list(self._sizes)))
+            joined = {
+                name: np.concatenate([np.zeros(0, np.uint8), *(c[name] for c, _ in parts)]) for name in self._sizes
+            }
+            of_rows = np.concatenate([np.zeros(0, np.int64), *(weights for _, weights in parts)])
+            return HeldRows(joined, self._sizes, of_rows, len(of_rows))
         query, called = self._coded(list(self._sizes))
         found = self._engine._database.fetch(query)
         weights = found.column(WEIGHT).to_numpy() if self._weighted else None
@@ -340,27 +388,6 @@ class SqlRows(CodedRows):
     def _codes(self, found: pa.Table, called: Mapping[str, str]) -> dict[str, NDArray[Any]]:
         smallest = {name: np.min_scalar_type(max(size - 1, 0)) for name, size in self._sizes.items()}
         return {name: found.column(called[name]).to_numpy().astype(smallest[name]) for name in self._sizes}
-
-
-def _whole_units(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Yield coded rows in parts, none of which ends within a unit.
-
-    Raises:
-        InternalError: Rows are not in the order of their units, so that a unit would be clipped more than once.
-    """
-    held, last = list[pa.RecordBatch](), np.int64(-1)
-    for batch in batches:
-        units = np.append(last, batch.column(UNIT).to_numpy())
-        if (units[1:] < units[:-1]).any():
-            raise InternalError("rows do not come in the order of their units")
-        last = units[-1]
-        cut = int(np.searchsorted(units[1:], last))
-        if cut or units[0] != last:  # else these are more rows of the unit before
-            yield pa.Table.from_batches([*held, batch.slice(0, cut)])
-            held = []
-        held.append(batch.slice(cut))
-    if held:
-        yield pa.Table.from_batches(held)
 
 
 def _proper_parts(columns: Sequence[str]) -> Iterator[tuple[str, ...]]:

@@ -10,7 +10,7 @@ Of every private table a table of its kept rows is made, where the rows are:
 | `u` | a number for its unit, the same in all tables |
 | `g` | kept children of its owner, itself included; 1 without an owner |
 | `s` | kept rows of its unit in this table |
-| `x0`, `x1`, … | of columns whose siblings were compared: what `c0`, or `d0`, is of the next sibling |
+| `v`, `o` | in a database that is near: the `n` of its owner, and its keyed hash; rows are stored by `u`, `v` and `o` |
 
 What a row refers to is found by the columns of keys: a row that is not kept is in none of these tables.
 """
@@ -26,7 +26,7 @@ from sqlglot import exp
 from privbench_core.engines.keyed_order import order_key
 from privbench_core.engines.sql.codes import difference_of
 from privbench_core.engines.sql.database import Database
-from privbench_core.engines.sql.literals import Expr, column, is_null, text
+from privbench_core.engines.sql.literals import Expr, column, text
 from privbench_core.privacy.relations import WEIGHT_SCALE, carries
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
@@ -47,7 +47,6 @@ class Tables:
         self.schema = schema
         self.database = database
         self._secret = secret
-        self._compared: dict[str, set[str]] = {}
         self._numbers = {table.name: number for number, table in enumerate(schema.tables)}
         self._start = "privbench"
         while any(table.name.lower().startswith(self._start) for table in schema.tables):
@@ -96,26 +95,6 @@ class Tables:
         pairs = zip(self.columns(key.child, key.columns), self.columns(key.parent, key.parent_columns), strict=True)
         return exp.and_(*(f"{child}.{mine} = {parent}.{its}" for mine, its in pairs))
 
-    def add_siblings(self, table: Table, names: Iterable[str]) -> None:
-        """Add what some columns are of each kept row's next sibling, see `engines.memory.relations.next_siblings`."""
-        there = self._compared.setdefault(table.name, set())
-        new = {self.modelled(table.name, name) for name in names} - there
-        if not new or table.owner_key is None:
-            return
-        there |= new
-        owners = [column(name, "r") for name in self.columns(table.name, table.owner_key.columns)]
-        order = exp.Order(expressions=[self.keyed_hash(table.name, "r")])
-
-        def of_siblings(of: exp.Expression) -> exp.Window:
-            return exp.Window(this=of, partition_by=owners, order=order.copy())
-
-        rows = exp.select("r.*").from_(f"{self.kept(table.name)} AS r")
-        last = is_null(of_siblings(exp.Lead(this=column("u", "r"))))
-        for name in sorted(new):
-            first, following = (of_siblings(of(this=column(name, "r"))) for of in (exp.FirstValue, exp.Lead))
-            rows = rows.select(exp.alias_(exp.case().when(last.copy(), first).else_(following), f"x{name[1:]}"))
-        self.database.replace(self.kept(table.name), rows.order_by("u") if self.database.near else rows)
-
     def keyed_hash(self, table: str, alias: str) -> Expr:
         """Return the keyed hash of a row's primary key (`keyed_order`): an order in which no other row has a say."""
         here, parts = self.schema.table(table), list[Expr]()
@@ -127,6 +106,10 @@ class Tables:
             parts += [exp.cast(exp.Length(this=value), exp.DataType.Type.TEXT), text(":"), value.copy()]
         key = reduce(lambda joined, part: exp.DPipe(this=joined, expression=part), parts)
         return self.database.digest(exp.DPipe(this=text(order_key(self._secret)), expression=key))
+
+    def order_of_kept(self, table: str) -> Expr:
+        """Return the keyed hash of a row ``r`` that has an owner and was kept."""
+        return column("o", "r") if self.database.near else self.keyed_hash(table, "r")
 
 
 def weight(rows_per_unit: Sequence[int]) -> Expr:
@@ -160,12 +143,15 @@ def keep_rows(tables: Tables, table: Table) -> None:
         stored.insert(0, "n")
     found = _alive(tables, table, owners, stored).select(f"LEAST(COALESCE({siblings}, 1), {bound}) AS g")
     found = found.where(f"NOT EXISTS (SELECT 1 FROM {surplus} AS x WHERE x.n = r.n)")
+    if tables.database.near:
+        found = found.select(f"{_alias(table, owner)}.n AS v", exp.alias_(tables.keyed_hash(table.name, "r"), "o"))
     if len(tables.schema.ownership_path(table.name)) == 1:  # a unit is one row and its children
         whole = exp.select("k.*", "k.g AS s").from_(found.subquery("k"))
     else:
         whole = exp.select("k.*", "v.number AS s").with_("k", as_=found).from_("k")
         whole = whole.join(_numbers_of("k", ["u"]).subquery("v"), on="v.u = k.u", join_type="left")
-    tables.database.create(tables.kept(table.name), whole.order_by("u") if tables.database.near else whole)
+    ordered = whole.order_by("u", "v", "o") if tables.database.near else whole
+    tables.database.create(tables.kept(table.name), ordered)
     for name in (tables.read(table.name), owners, surplus):
         tables.database.drop(name)
 
