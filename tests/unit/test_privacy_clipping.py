@@ -63,9 +63,7 @@ def test_a_unit_adds_its_counts_over_the_length_of_their_vector(
 
 
 @given(st.lists(st.integers(0, 9)), st.lists(st.integers(0, 9), max_size=4))
-def test_rows_that_come_by_unit_are_taken_in_parts_none_of_which_ends_within_one(
-    units: list[int], cuts: list[int]
-) -> None:
+def test_parts_of_rows_that_come_by_unit_do_not_end_within_one(units: list[int], cuts: list[int]) -> None:
     ordered = pa.table({UNIT: pa.array(sorted(units), pa.int64())}).combine_chunks()
     ends = [0, *(min(cut, len(units)) for cut in sorted(cuts)), len(units)]
     parts = list(whole_units(b for one, end in pairwise(ends) for b in ordered.slice(one, end - one).to_batches()))
