@@ -23,7 +23,7 @@ from privbench_core.locks import exclusive
 from privbench_core.schema.tables import Table
 from privbench_core.workers import ahead
 
-_MEMORY = "1GB"  # of the target of 1.5 GB for a run over 36 million rows; what does not fit goes to the temporary file
+_MEMORY = "640MB"  # what does not fit goes to the temporary file; of a run over 12 million rows in a gigabyte
 _ROWS = 1 << 15  # of a part: the parts of what is inserted are what DuckDB's threads share
 _TYPES = {"int64": "BIGINT", "double": "DOUBLE", "bool": "BOOLEAN", "string": "VARCHAR", "binary": "BLOB"}
 _DECIMAL = "DECIMAL(38, 0)"
@@ -58,7 +58,6 @@ class DuckDBDatabase:
             self._connection = duckdb.connect(str(self._folder / "rows.duckdb"))
             self._connection.execute(f"SET memory_limit = '{_MEMORY}'")
             self._connection.execute("SET temp_directory = ?", [str(self._folder)])
-            self._connection.execute("SET preserve_insertion_order = false")  # no order of rows decides anything
 
     def load(self, table: Table, name: str, *, hashed: bool) -> LoadedRows:
         types = [_TYPES.get(str(stored_type(column)), _DECIMAL) for column in table.columns]

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.registry import codec_for
-from privbench_core.engines.sql.views import UNIT
-from privbench_core.engines.sql.whole_units import whole_units
+from privbench_core.engines.sql.views import ORDER, OWNER_ROW, UNIT
+from privbench_core.engines.sql.whole_units import next_siblings, whole_units
 from privbench_core.errors import InternalError
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.clipping import UnitsOfRows
@@ -77,6 +77,11 @@ def test_rows_that_do_not_come_by_unit_are_refused() -> None:
     assert len(list(whole_units(parts[:2]))) > 0
     with pytest.raises(InternalError, match="order of their units"):
         list(whole_units(parts))
+    siblings = pa.table({UNIT: [1, 1, 1, 2, 2], OWNER_ROW: [4, 4, 5, None, 6], ORDER: [1, 9, 2, 3, 3]})
+    assert next_siblings(siblings).tolist() == [1, 0, -1, -1, -1]
+    for wrong in ([1, 0, 2], [0, 2, 1]):
+        with pytest.raises(InternalError, match="owners and hashes"):
+            next_siblings(siblings.take(wrong))
 
 
 def test_a_unit_with_more_rows_than_weights_can_share_counts_nowhere() -> None:

@@ -18,14 +18,14 @@ from privbench_core.backends.fingerprint import BLOCK, RowDigest
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.exact_sums import LARGEST, contingency
-from privbench_core.columns.group_codes import agreement_codes, next_in_runs
+from privbench_core.columns.group_codes import agreement_codes
 from privbench_core.engines.sql.checks import RowChecks
 from privbench_core.engines.sql.covering import covering
 from privbench_core.engines.sql.database import Database
 from privbench_core.engines.sql.literals import column, count
 from privbench_core.engines.sql.relations import Tables, keep_rows
 from privbench_core.engines.sql.views import ORDER, OWNER_ROW, ROWS_OF_UNIT, UNIT, WEIGHT, Views
-from privbench_core.engines.sql.whole_units import whole_units
+from privbench_core.engines.sql.whole_units import next_siblings, whole_units
 from privbench_core.engines.stored import LoadedRows, canonical, numbered
 from privbench_core.engines.unit_weights import unit_divisors, unit_weights
 from privbench_core.estimators.coarsening import merge_codes
@@ -344,15 +344,15 @@ class SqlRows(CodedRows):
         compared = self._compared.intersection(names)
         order = [UNIT, *(OWNER_ROW, ORDER) * bool(compared)]
         found = exp.select(*(called[name] for name in names), ROWS_OF_UNIT, *order).from_(coded.subquery("coded"))
-        found = found.where(f"{ROWS_OF_UNIT} <= {WEIGHT_SCALE}").order_by(*order)
+        found = found.where(f"{ROWS_OF_UNIT} <= {WEIGHT_SCALE}")
+        if self._table is not None or coded.args.get("joins"):  # a scan of the kept rows alone is in their order
+            found = found.order_by(*order)
         for rows in whole_units(self._engine._database.batches(found, _BATCH)):
             codes = {name: rows.column(called[name]).to_numpy() for name in names}
             units, numbers = (rows.column(name).to_numpy() for name in (UNIT, ROWS_OF_UNIT))
-            if compared:
-                owners = rows.column(OWNER_ROW).fill_null(-1).to_numpy()  # a row without an owner is a unit
-                siblings = next_in_runs(units, owners)
-                for name in compared:
-                    codes[name] = agreement_codes(codes[name], np.where(siblings < 0, -1, codes[name][siblings]))
+            siblings = next_siblings(rows) if compared else units
+            for name in compared:
+                codes[name] = agreement_codes(codes[name], np.where(siblings < 0, -1, codes[name][siblings]))
             yield codes, units, numbers
 
     def _fetched(self) -> HeldRows:

@@ -6,8 +6,10 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from privbench_core.engines.sql.views import UNIT
+from privbench_core.columns.group_codes import next_in_runs
+from privbench_core.engines.sql.views import ORDER, OWNER_ROW, UNIT
 from privbench_core.errors import InternalError
 
 
@@ -30,3 +32,17 @@ def whole_units(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         held.append(batch.slice(cut))
     if held:
         yield pa.Table.from_batches(held)
+
+
+def next_siblings(rows: pa.Table) -> NDArray[np.int64]:
+    """Return the sibling that follows each row of whole units by the keyed hash, see `next_in_runs`.
+
+    Raises:
+        InternalError: Rows of a unit are not in the order of their owners and, for each of them, of the hash.
+    """
+    units, order = (rows.column(name).to_numpy() for name in (UNIT, ORDER))
+    owners = rows.column(OWNER_ROW).fill_null(-1).to_numpy()  # a row without an owner is a unit
+    after, same = owners[1:] < owners[:-1], owners[1:] == owners[:-1]
+    if ((units[1:] == units[:-1]) & (after | (same & (order[1:] < order[:-1])))).any():
+        raise InternalError("rows of a unit do not come in the order of owners and hashes")
+    return next_in_runs(units, owners)
