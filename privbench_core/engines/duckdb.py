@@ -23,7 +23,7 @@ from privbench_core.locks import exclusive
 from privbench_core.schema.tables import Table
 from privbench_core.workers import ahead
 
-_MEMORY = "640MB"  # what does not fit goes to the temporary file; of a run over 12 million rows in a gigabyte
+_MEMORY = "512MB"  # what does not fit goes to the temporary file; so 12 million rows take a gigabyte in all
 _ROWS = 1 << 15  # of a part: the parts of what is inserted are what DuckDB's threads share
 _TYPES = {"int64": "BIGINT", "double": "DOUBLE", "bool": "BOOLEAN", "string": "VARCHAR", "binary": "BLOB"}
 _DECIMAL = "DECIMAL(38, 0)"
