@@ -1,10 +1,14 @@
-"""Exclusive locks between processes, also in shared folders; the system releases those of a killed process."""
+"""Exclusive locks between processes, also in shared folders; the system releases those of a killed process.
+
+Rows that killed runs have left in the state folder are deleted by the next run, whatever its engine.
+"""
 
 from __future__ import annotations
 
 import fcntl
 import logging
 import os
+import shutil
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -19,7 +23,6 @@ VARIABLE = "PRIVBENCH_LONGEST_WAIT"
 """Environment variable for the maximum wait in seconds; the default is an hour."""
 
 _LOG = logging.getLogger(__name__)
-_POLL_INTERVAL = 0.05  # seconds
 _WARN_AFTER = 5.0  # seconds of waiting before a warning says why nothing happens; chosen by hand
 
 
@@ -62,6 +65,19 @@ def is_locked(path: Path) -> bool:
     return False
 
 
+def lock_of(folder: Path) -> Path:
+    """Return the lock of a folder of rows: held as long as its run."""
+    return folder.with_suffix(".lock")
+
+
+def sweep(parent: Path) -> None:
+    """Delete the rows of runs that were killed, among the folders of rows in ``parent``."""
+    for folder in parent.iterdir() if parent.is_dir() else ():
+        if folder.is_dir() and not is_locked(lock_of(folder)):
+            shutil.rmtree(folder, ignore_errors=True)
+            lock_of(folder).unlink(missing_ok=True)
+
+
 def max_wait() -> float:
     """Return the maximum wait in seconds; raise SpecError if the environment variable is not a number."""
     wanted = os.environ.get(VARIABLE, "")
@@ -83,7 +99,8 @@ def _wait(path: Path, what: str, seconds: float) -> TextIO:
             if _locked(file, path):
                 return file
             with file:
-                holder = _holder(file)
+                file.seek(0)
+                holder = file.read() or "another process"
             waited = monotonic() - start
             if not warned and waited > _WARN_AFTER:
                 warned = True
@@ -93,7 +110,7 @@ def _wait(path: Path, what: str, seconds: float) -> TextIO:
                     f"{what}: {holder} has been using it for more than {seconds:g} s, the maximum wait. Nothing was"
                     f" spent here. If that process hangs, end it, then run again. {VARIABLE} sets the wait in seconds"
                 )
-        sleep(_POLL_INTERVAL)
+        sleep(0.05)
 
 
 def _locked(file: TextIO, path: Path) -> bool:
@@ -103,8 +120,3 @@ def _locked(file: TextIO, path: Path) -> bool:
         return os.path.samestat(os.fstat(file.fileno()), path.stat())
     except (BlockingIOError, FileNotFoundError):
         return False
-
-
-def _holder(file: TextIO) -> str:
-    file.seek(0)
-    return file.read() or "another process"

@@ -13,8 +13,7 @@ from privbench_core.pipeline.workspace import epsilon_name
 from privbench_core.privacy.budget import Budget
 from privbench_core.schema.tables import Schema
 from privbench_core.spec.model import Spec
-from privbench_core.synthesizers.contract import Plan
-from privbench_core.synthesizers.registry import load_synthesizer
+from privbench_core.synthesizers.contract import Plan, load_synthesizer
 
 if TYPE_CHECKING:
     from privbench_core.workload.statements import Workload
@@ -84,7 +83,7 @@ def steered_schema(spec: Spec) -> Schema:
         SourceError: As `public_workload`.
     """
     for workload in public_workload(spec).values():
-        from privbench_core.workload.queried import queried_by
+        from privbench_core.workload.engine import queried_by
 
         queried = queried_by(workload, spec.schema)
         return replace(spec.schema, queried=queried if queried.tables else None)

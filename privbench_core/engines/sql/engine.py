@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
-from itertools import chain, combinations
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from privbench_core.columns.codec import Codes
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.exact_sums import LARGEST, contingency
 from privbench_core.columns.group_codes import agreement_codes
+from privbench_core.engines.keyed_order import unit_divisors, unit_weights
 from privbench_core.engines.sql.checks import RowChecks
 from privbench_core.engines.sql.covering import covering
 from privbench_core.engines.sql.database import Database
@@ -27,7 +28,6 @@ from privbench_core.engines.sql.relations import Tables, keep_rows
 from privbench_core.engines.sql.views import ORDER, OWNER_ROW, ROWS_OF_UNIT, UNIT, WEIGHT, Views
 from privbench_core.engines.sql.whole_units import next_siblings, whole_units
 from privbench_core.engines.stored import LoadedRows, canonical, numbered
-from privbench_core.engines.unit_weights import unit_divisors, unit_weights
 from privbench_core.estimators.coarsening import merge_codes
 from privbench_core.privacy.clipping import UnitsOfRows
 from privbench_core.privacy.features import (
@@ -209,7 +209,10 @@ class SqlRows(CodedRows):
             return
         asked = {frozenset(columns): tuple(dict.fromkeys(columns)) for columns in marginals if columns}
         new = [columns for group, columns in asked.items() if self._joint(group) not in self._counted]
-        parts = {frozenset(part) for columns in new for part in _proper_parts(columns)}  # sums of joint marginals
+        # Marginals of proper subsets are sums of the joint one.
+        parts = {
+            frozenset(part) for names in new for size in range(1, len(names)) for part in combinations(names, size)
+        }
         wanted = [columns for columns in new if frozenset(columns) not in parts]
         if wanted and self._engine._database.near:
             self._count_here(list(dict.fromkeys(covering(wanted, self._sizes).values())))
@@ -390,6 +393,4 @@ class SqlRows(CodedRows):
         return {name: found.column(called[name]).to_numpy().astype(smallest[name]) for name in self._sizes}
 
 
-def _proper_parts(columns: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Return all proper subsets of the columns: their marginals are sums of the joint one."""
-    return chain.from_iterable(combinations(columns, size) for size in range(1, len(columns)))
+_CELLS = 1 << 14  # of a joint marginal: as many stay in a processor's cache
