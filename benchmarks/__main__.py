@@ -146,7 +146,7 @@ def main() -> int:
         "evaluation": partial(evaluation.run, given.data, progress=_tell),
         "orchestration": partial(orchestration.run, progress=_tell),
         "ledger": partial(ledger.run, seeds=given.seeds or 3, progress=_tell),
-        "scale": partial(scale.run, progress=_tell),
+        "scale": partial(scale.run, given.seeds or scale.SEEDS, progress=_tell),
         "rows_out": partial(
             scale.run_rows_out,
             given.rows or scale.ROWS_OUT,

@@ -51,6 +51,20 @@ def agreement_codes(own: NDArray[np.integer[Any]], sibling: NDArray[np.integer[A
     return np.where(sibling < 0, ALONE, np.where(own == sibling, SAME, DIFFERENT))
 
 
+def next_in_runs(*groups: NDArray[np.integer[Any]]) -> Numbers:
+    """Return the row that follows each one in its run of rows with equal numbers, the first after the last; -1: itself.
+
+    >>> next_in_runs(np.array([7, 7, 7, 3, 5, 5])).tolist()
+    [1, 2, 0, -1, 5, 4]
+    """
+    rows = len(groups[0])
+    starts = np.flatnonzero(np.append(True, np.any([of[1:] != of[:-1] for of in groups], axis=0))[:rows])
+    ends = np.append(starts[1:], rows)[: len(starts)] - 1
+    following = np.arange(1, rows + 1)
+    following[ends] = np.where(starts < ends, starts, -1)
+    return following
+
+
 def place_count(most: int) -> int:
     """Return the number of codes of places where members and sizes are distinguished up to ``most``."""
     return most * (most + 1) // 2

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from privbench_core.engines.sql.database import Database
     from privbench_core.engines.sql.engine import SqlEngine
 
-_MANY = 10_000_000  # private rows; with more, DuckDB is not slower on two cores, and takes less memory
+_MANY = 3_000_000  # private rows; with more, DuckDB is not slower on two cores, and takes less memory
 
 
 def engine_of(spec: Spec) -> str:

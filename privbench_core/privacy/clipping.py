@@ -53,20 +53,26 @@ class UnitsOfRows:
         [524288, 524288, 524288, 524288]
         """
         in_full, clipped, units = self._apart(int(lengths.max(initial=1)))
-        counts = np.bincount(cells[in_full], minlength=size).astype(np.int64) * (WEIGHT_SCALE // self.most)
-        pairs = units * size + cells[clipped]
-        if int(units.max(initial=-1)) * size < _FEW * len(pairs):
-            every = np.bincount(pairs)
-            found = np.flatnonzero(every)
-            numbers = every[found]
-        else:
-            found, numbers = np.unique(pairs, return_counts=True)
+        counts: NDArray[np.int64] = np.bincount(cells[in_full], minlength=size) * (WEIGHT_SCALE // self.most)
+        pairs, number = units * size + cells[clipped], int(units.max(initial=-1)) + 1
+        if number * size < _FEW * len(pairs):
+            vectors = np.bincount(pairs, minlength=number * size).reshape(number, size).astype(np.float64)
+            weights = self._weights(np.square(vectors * lengths).sum(axis=1))
+            summed = weights.astype(np.float64) @ vectors  # exact: no unit adds more than U to a cell
+            return counts + summed.astype(np.int64)
+        found, numbers = np.unique(pairs, return_counts=True)
         of_unit, of_cell = found // size, found % size
-        # Up to 2^53 sums are exact, and quotients of more than 2^40 are 0 however they are rounded.
-        squares = np.bincount(of_unit, (numbers * np.broadcast_to(lengths, size)[of_cell]).astype(np.float64) ** 2)
-        shares = np.sqrt(np.floor(WEIGHT_SCALE**2 / squares)).astype(np.int64)
-        weights = np.minimum(WEIGHT_SCALE // self.most, shares)
+        longer = (numbers * np.broadcast_to(lengths, size)[of_cell]).astype(np.float64)
+        weights = self._weights(np.asarray(np.bincount(of_unit, longer**2), dtype=np.float64))
         return counts + weighted_sums(of_cell, numbers * weights[of_unit], size)
+
+    def _weights(self, squares: NDArray[np.float64]) -> Numbers:
+        """Return the weight of each row of units, given the squared lengths of their vectors.
+
+        Up to 2^53 sums are exact, and quotients of more than 2^40 are 0 however they are rounded.
+        """
+        shares = np.sqrt(np.floor(WEIGHT_SCALE**2 / squares)).astype(np.int64)
+        return np.minimum(WEIGHT_SCALE // self.most, shares)
 
     def _apart(self, longest: int) -> tuple[Numbers, Numbers, NDArray[np.int64]]:
         """Return which rows are of units that count in full, which of units to be clipped, and whose these are, from 0.
@@ -77,7 +83,11 @@ class UnitsOfRows:
         if longest not in self._found:
             longer = self.rows > self.most // longest  # a vector is no longer than its number of rows, all so long
             clipped = np.flatnonzero(longer & (self.rows <= WEIGHT_SCALE))
-            _, units = np.unique(self.units[clipped], return_inverse=True)
+            units = self.units[clipped]
+            if (units[1:] >= units[:-1]).all():  # as they come out of databases: there is nothing to sort
+                units = np.append(0, np.cumsum(units[1:] != units[:-1]))[: len(units)]
+            else:
+                units = np.unique(units, return_inverse=True)[1]
             self._found[longest] = np.flatnonzero(~longer), clipped, units.astype(np.int64)
         return self._found[longest]
 

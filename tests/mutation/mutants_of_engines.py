@@ -43,6 +43,15 @@ ENGINES = [
         (_AGREE,),
     ),
     Mutant(
+        "parts-end-within-units",
+        "rows in databases",
+        "a unit whose rows come in two parts is clipped in each by itself",
+        "engines/sql/whole_units.py",
+        "int(np.searchsorted(units[1:], last))",
+        "batch.num_rows",
+        ("tests/unit/test_privacy_clipping.py::test_parts_of_rows_that_come_by_unit_do_not_end_within_one",),
+    ),
+    Mutant(
         "sql-weight-of-one",
         "rows in databases",
         "a row weighs 1, however many its unit has",

@@ -445,8 +445,8 @@ STABILITY = [
         "stability",
         "counts are scaled, and the vectors of units are clipped as if they were not",
         _CLIPPING,
-        "(numbers * np.broadcast_to(lengths, size)[of_cell])",
-        "numbers",
+        "np.square(vectors * lengths)",
+        "np.square(vectors)",
         (f"{_FUZZ}::test_no_unit_moves_a_view_beyond_its_stability",),
     ),
     Mutant(

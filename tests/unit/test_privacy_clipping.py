@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from math import isqrt
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.registry import codec_for
+from privbench_core.engines.sql.views import ORDER, OWNER_ROW, UNIT
+from privbench_core.engines.sql.whole_units import next_siblings, whole_units
 from privbench_core.errors import InternalError
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.clipping import UnitsOfRows
@@ -38,9 +42,10 @@ PRICE = Price(Measure.GDP, 1.0)
     st.lists(st.tuples(st.integers(0, 4), st.integers(0, 3)), max_size=60),
     st.integers(1, 9),
     st.lists(st.integers(1, 64), min_size=4, max_size=4) | st.just([1, 1, 1, 1]),
+    st.sampled_from([1, 1000]),
 )
 def test_a_unit_adds_its_counts_over_the_length_of_their_vector(
-    rows: list[tuple[int, int]], most: int, lengths: list[int]
+    rows: list[tuple[int, int]], most: int, lengths: list[int], apart: int
 ) -> None:
     units, cells = (np.array([row[place] for row in rows], dtype=np.int64) for place in (0, 1))
     expected = np.zeros(4, dtype=np.int64)
@@ -51,8 +56,32 @@ def test_a_unit_adds_its_counts_over_the_length_of_their_vector(
         expected += vector * weight
         assert weight**2 * squared <= WEIGHT_SCALE**2
         assert weight == WEIGHT_SCALE // most or (weight + 1) ** 2 * squared > WEIGHT_SCALE**2
-    found = UnitsOfRows(most, units, np.bincount(units, minlength=5)[units]).counts(cells, 4, np.array(lengths))
-    np.testing.assert_array_equal(found, expected)
+    of_rows = UnitsOfRows(most, units, np.bincount(units, minlength=5)[units])
+    found = of_rows.counts(cells * apart, 4 * apart, np.repeat(lengths, apart))  # many cells are counted by sorting
+    np.testing.assert_array_equal(found[::apart], expected)
+    assert found.sum() == expected.sum()
+
+
+@given(st.lists(st.integers(0, 9)), st.lists(st.integers(0, 9), max_size=4))
+def test_parts_of_rows_that_come_by_unit_do_not_end_within_one(units: list[int], cuts: list[int]) -> None:
+    ordered = pa.table({UNIT: pa.array(sorted(units), pa.int64())}).combine_chunks()
+    ends = [0, *(min(cut, len(units)) for cut in sorted(cuts)), len(units)]
+    parts = list(whole_units(b for one, end in pairwise(ends) for b in ordered.slice(one, end - one).to_batches()))
+    assert [unit for part in parts for unit in part[UNIT].to_pylist()] == sorted(units)
+    seen = [unit for part in parts for unit in set(part[UNIT].to_pylist())]
+    assert len(seen) == len(set(seen))
+
+
+def test_rows_that_do_not_come_by_unit_are_refused() -> None:
+    parts = [pa.record_batch({UNIT: pa.array(units, pa.int64())}) for units in ([1, 2], [2, 3], [2])]
+    assert len(list(whole_units(parts[:2]))) > 0
+    with pytest.raises(InternalError, match="order of their units"):
+        list(whole_units(parts))
+    siblings = pa.table({UNIT: [1, 1, 1, 2, 2], OWNER_ROW: [4, 4, 5, None, 6], ORDER: [1, 9, 2, 3, 3]})
+    assert next_siblings(siblings).tolist() == [1, 0, -1, -1, -1]
+    for wrong in ([1, 0, 2], [0, 2, 1]):
+        with pytest.raises(InternalError, match="owners and hashes"):
+            next_siblings(siblings.take(wrong))
 
 
 def test_a_unit_with_more_rows_than_weights_can_share_counts_nowhere() -> None:

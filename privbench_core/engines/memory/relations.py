@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from privbench_core.arrays import runs
 from privbench_core.columns.differences import beside_rows, modelled_values, values_of_owners
+from privbench_core.columns.group_codes import next_in_runs
 from privbench_core.engines.keyed_order import keyed_order, unit_divisors, unit_weights
 from privbench_core.privacy.relations import carries
 from privbench_core.schema.constraints import ForeignKey
@@ -222,11 +223,9 @@ class Relations:
             parents = self.parent_rows(key)
             inside = np.flatnonzero(self.kept(key.child) & (parents >= 0))
             ordered = inside[np.lexsort((self._keyed_order(key.child, inside), parents[inside]))]
-            starts, sizes = runs(parents[ordered])
-            following = np.arange(1, len(ordered) + 1)
-            following[starts + sizes - 1] = starts
+            following = next_in_runs(parents[ordered])
             found = np.full(len(parents), -1, dtype=np.int64)
-            found[ordered] = np.where(np.repeat(sizes, sizes) > 1, ordered[following], -1)
+            found[ordered] = np.where(following < 0, -1, ordered[following])
             self._next[key.name] = found
         return self._next[key.name]
 

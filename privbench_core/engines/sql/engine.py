@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from itertools import combinations
@@ -15,19 +15,32 @@ from numpy.typing import NDArray
 from sqlglot import exp
 
 from privbench_core.backends.fingerprint import BLOCK, RowDigest
+from privbench_core.columns.codec import Codes
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.exact_sums import LARGEST, contingency
+from privbench_core.columns.group_codes import agreement_codes
 from privbench_core.engines.keyed_order import unit_divisors, unit_weights
 from privbench_core.engines.sql.checks import RowChecks
+from privbench_core.engines.sql.covering import covering
 from privbench_core.engines.sql.database import Database
 from privbench_core.engines.sql.literals import column, count
 from privbench_core.engines.sql.relations import Tables, keep_rows
-from privbench_core.engines.sql.views import ROWS_OF_UNIT, UNIT, WEIGHT, Views
+from privbench_core.engines.sql.views import ORDER, OWNER_ROW, ROWS_OF_UNIT, UNIT, WEIGHT, Views
+from privbench_core.engines.sql.whole_units import next_siblings, whole_units
 from privbench_core.engines.stored import LoadedRows, canonical, numbered
 from privbench_core.estimators.coarsening import merge_codes
-from privbench_core.privacy.features import CoMember, Feature, OwnerType, OwnType, feature_size
+from privbench_core.privacy.clipping import UnitsOfRows
+from privbench_core.privacy.features import (
+    CoMember,
+    Feature,
+    Own,
+    OwnerType,
+    OwnType,
+    SiblingAgreement,
+    feature_size,
+)
 from privbench_core.privacy.permutations import PERMUTATION_SCALE, Groups
-from privbench_core.privacy.relations import carries
+from privbench_core.privacy.relations import WEIGHT_SCALE, carries
 from privbench_core.privacy.views import CodedRows, Groupings, HeldRows, ReferenceRows, ReferenceSums, Scales, ViewSpec
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
@@ -179,6 +192,11 @@ class SqlRows(CodedRows):
         self._spec = spec
         self._sizes = {name: feature_size(*how) for name, how in spec.features.items()}
         self._members = {name: of.member for name, (of, _) in spec.features.items() if isinstance(of, CoMember)}
+        # Siblings are compared here where rows come in their order: then the code of a row's own value is asked for.
+        near = engine._database.near and spec.bounded is None
+        compared = {n: of for n, (of, _) in spec.features.items() if near and isinstance(of, SiblingAgreement)}
+        self._compared = frozenset(compared)
+        self._features = spec.features | {n: (Own(of.column), of.coder) for n, of in compared.items()}
         self._weighted = bool(engine.schema.ownership_path(spec.table)) or spec.bounded is not None
         self._counted: dict[frozenset[str], tuple[tuple[str, ...], NDArray[np.int64]]] = {}
         self._held: HeldRows | None = None
@@ -221,19 +239,28 @@ class SqlRows(CodedRows):
         return np.asarray(found.sum(axis=others)).transpose([left.index(name) for name in columns])
 
     def clipped_counts(self, columns: Sequence[str], groups: Groupings, scales: Scales = ()) -> NDArray[np.int64]:
-        """See `CodedRows.clipped_counts`: what is one row per unit and cell is summed up where the rows are."""
+        """See `CodedRows.clipped_counts`: what is one row per unit and cell is summed up where the rows are.
+
+        In this process, codes are counted as they come, in the order of their units.
+        """
         sizes = [int(of.max(initial=-1)) + 1 for of in groups] or [self._sizes[name] for name in columns]
         if not self._weighted:  # every row is a unit
             return merge_codes(self.counts(columns), groups) if groups else self.counts(columns)
+        counts = np.zeros(math.prod(sizes), dtype=np.int64)
+        if self._engine._database.near:
+            for codes, units, numbers in self._by_unit(columns):
+                of_rows = partial(UnitsOfRows, self._spec.rows_per_unit[0], units, numbers)
+                held = HeldRows(codes, self._sizes, numbers, len(numbers), units=of_rows)
+                counts += held.clipped_counts(columns, groups, scales).ravel()
+            return counts.reshape(sizes)
         coded, called = self._coded(columns, units=True)
         group_of = groups or (None,) * len(columns)
         cells = {called[name]: group_of[place] for place, name in enumerate(columns)}
         lengths = dict(zip(cells, scales, strict=bool(scales)))
         query = self._engine._views.clipped(coded, cells, self._spec.rows_per_unit[0], lengths)
-        found = self._engine._database.fetch(query)
-        codes = [found.column(name).to_numpy().astype(np.int64) for name in cells]
-        counts = np.zeros(math.prod(sizes), dtype=np.int64)
-        counts[np.ravel_multi_index(codes, sizes)] = found.column("total").to_numpy()
+        summed = self._engine._database.fetch(query)
+        cell = [summed.column(name).to_numpy().astype(np.int64) for name in cells]
+        counts[np.ravel_multi_index(cell, sizes)] = summed.column("total").to_numpy()
         return counts.reshape(sizes)
 
     def held(self) -> HeldRows:
@@ -254,13 +281,14 @@ class SqlRows(CodedRows):
         """Return a query for the codes of some columns, and what it calls each; a table has weights and units."""
         if self._scans < self._engine._database.scans:
             self._scans += 1
-            features = {name: self._spec.features[name] for name in names}
+            features = {name: self._features[name] for name in names}
             return self._engine._views.coded(replace(self._spec, features=features), weighed=weighed, units=units)
         if self._table is None:
-            query, called = self._engine._views.coded(self._spec, units=True)
+            query, called = self._engine._views.coded(replace(self._spec, features=self._features), units=True)
             self._table = self._engine.keep_coded(query), called
         table, called = self._table
         wanted = [called[name] for name in names] + [WEIGHT] * self._weighted + [UNIT, ROWS_OF_UNIT] * units
+        wanted += [OWNER_ROW, ORDER] * (units and self._engine._database.near)
         return exp.select(*map(column, wanted)).from_(table), called
 
     def _count(self, marginals: Sequence[tuple[str, ...]]) -> None:
@@ -290,21 +318,56 @@ class SqlRows(CodedRows):
     def _count_here(self, marginals: Sequence[tuple[str, ...]]) -> None:
         """Count some marginals of codes that come in parts."""
         names = list(dict.fromkeys(name for columns in marginals for name in columns))
-        coded, called = self._coded(names, weighed=False)
         sizes = {name: self._sizes[name] for name in names}
         cells = {columns: np.zeros([sizes[name] for name in columns], dtype=np.int64) for columns in marginals}
-        for batch in self._engine._database.batches(coded, _BATCH):
-            codes = {name: batch.column(called[name]).to_numpy() for name in names}
-            weights = batch.column(WEIGHT).to_numpy() if self._weighted else None
-            if weights is not None and self._table is None and self._spec.bounded is None:
-                weights = unit_weights(weights, self._spec.rows_per_unit)
+        for codes, weights in self._weighed(names):
             for columns in marginals:
                 cells[columns] += contingency(codes, sizes, columns, weights)
         self._counted |= {frozenset(columns): (columns, found) for columns, found in cells.items()}
 
+    def _weighed(self, names: Sequence[str]) -> Iterator[tuple[dict[str, Codes], NDArray[np.integer[Any]] | None]]:
+        """Yield codes and weights of the rows, as they come."""
+        if self._compared.intersection(names):
+            for codes, _, numbers in self._by_unit(names):
+                yield codes, unit_weights(numbers, self._spec.rows_per_unit)
+            return
+        coded, called = self._coded(names, weighed=False)
+        for batch in self._engine._database.batches(coded, _BATCH):
+            weights = batch.column(WEIGHT).to_numpy() if self._weighted else None
+            if weights is not None and self._table is None and self._spec.bounded is None:
+                weights = unit_weights(weights, self._spec.rows_per_unit)
+            yield {name: batch.column(called[name]).to_numpy() for name in names}, weights
+
+    def _by_unit(self, names: Sequence[str]) -> Iterator[tuple[dict[str, Codes], NDArray[np.int64], NDArray[np.int64]]]:
+        """Yield codes of the rows, their units and how many rows these have: whole units in parts, siblings in order.
+
+        Units with more than U rows weigh nothing, and are left out.
+        """
+        coded, called = self._coded(names, units=True)
+        compared = self._compared.intersection(names)
+        order = [UNIT, *(OWNER_ROW, ORDER) * bool(compared)]
+        found = exp.select(*(called[name] for name in names), ROWS_OF_UNIT, *order).from_(coded.subquery("coded"))
+        found = found.where(f"{ROWS_OF_UNIT} <= {WEIGHT_SCALE}")
+        if self._table is not None or coded.args.get("joins"):  # a scan of the kept rows alone is in their order
+            found = found.order_by(*order)
+        for rows in whole_units(self._engine._database.batches(found, _BATCH)):
+            codes = {name: rows.column(called[name]).to_numpy() for name in names}
+            units, numbers = (rows.column(name).to_numpy() for name in (UNIT, ROWS_OF_UNIT))
+            siblings = next_siblings(rows) if compared else units
+            for name in compared:
+                codes[name] = agreement_codes(codes[name], np.where(siblings < 0, -1, codes[name][siblings]))
+            yield codes, units, numbers
+
     def _fetched(self) -> HeldRows:
         if not self._sizes and not self._weighted:
             return HeldRows({}, self._sizes, None, self._total())
+        if self._compared:
+            parts = list(self._weighed(list(self._sizes)))
+            joined = {
+                name: np.concatenate([np.zeros(0, np.uint8), *(c[name] for c, _ in parts)]) for name in self._sizes
+            }
+            of_rows = np.concatenate([np.zeros(0, np.int64), *(weights for _, weights in parts)])
+            return HeldRows(joined, self._sizes, of_rows, len(of_rows))
         query, called = self._coded(list(self._sizes))
         found = self._engine._database.fetch(query)
         weights = found.column(WEIGHT).to_numpy() if self._weighted else None
@@ -331,51 +394,3 @@ class SqlRows(CodedRows):
 
 
 _CELLS = 1 << 14  # of a joint marginal: as many stay in a processor's cache
-
-
-def covering(
-    marginals: Sequence[tuple[str, ...]], sizes: Mapping[str, int], most: int = _CELLS
-) -> dict[frozenset[str], tuple[str, ...]]:
-    """Return for each of ``marginals`` the columns of the joint one that it is a sum of.
-
-    Greedy: beginning with the first marginal that is left, the column that completes most pairs is added, as long as
-    there are at most ``most`` cells; marginals of one column join where there is room for them.
-
-    Args:
-        marginals: The columns of each, which are different ones.
-        sizes: Column -> number of its codes.
-        most: Cells of a joint marginal that nobody asked for.
-
-    >>> joint = covering([("a", "b"), ("b", "c"), ("a", "c"), ("d",)], {"a": 2, "b": 2, "c": 2, "d": 9}, 8)
-    >>> sorted(set(joint.values())), joint[frozenset({"b", "c"})]
-    ([('a', 'b', 'c'), ('d',)], ('a', 'b', 'c'))
-    """
-    left = {frozenset(columns): columns for columns in marginals}
-    partners: dict[str, set[str]] = {name: set() for columns in marginals for name in columns}
-    alone: dict[str, None] = {}
-    for columns in left:
-        if len(columns) == 1:
-            alone |= dict.fromkeys(columns)
-        for name in columns:
-            partners[name] |= columns - {name}
-    found: dict[frozenset[str], tuple[str, ...]] = {}
-    while left:
-        first = next(iter(left))
-        chosen = dict.fromkeys(left[first])
-        cells = math.prod(sizes[name] for name in chosen)
-        while True:
-            near = dict.fromkeys(other for name in chosen for other in sorted(partners[name])) | alone
-            fit = [name for name in near if name not in chosen and cells * sizes[name] <= most]
-            if not fit:
-                break
-            best = max(fit, key=lambda name: (len(partners[name] & chosen.keys()), -sizes[name]))
-            chosen[best] = None
-            cells *= sizes[best]
-        parts = (frozenset(part) for width in (1, 2) for part in combinations(chosen, width))
-        for part in (first, *parts):
-            if left.pop(part, None) is not None:
-                found[part] = tuple(chosen)
-        for name in chosen:
-            partners[name] -= chosen.keys()
-            alone.pop(name, None)
-    return found

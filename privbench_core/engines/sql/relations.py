@@ -10,6 +10,7 @@ Of every private table a table of its kept rows is made, where the rows are:
 | `u` | a number for its unit, the same in all tables |
 | `g` | kept children of its owner, itself included; 1 without an owner |
 | `s` | kept rows of its unit in this table |
+| `v`, `o` | in a database that is near: the `n` of its owner, and its keyed hash; rows are stored by `u`, `v` and `o` |
 
 What a row refers to is found by the columns of keys: a row that is not kept is in none of these tables.
 """
@@ -106,6 +107,10 @@ class Tables:
         key = reduce(lambda joined, part: exp.DPipe(this=joined, expression=part), parts)
         return self.database.digest(exp.DPipe(this=text(order_key(self._secret)), expression=key))
 
+    def order_of_kept(self, table: str) -> Expr:
+        """Return the keyed hash of a row ``r`` that has an owner and was kept."""
+        return column("o", "r") if self.database.near else self.keyed_hash(table, "r")
+
 
 def weight(rows_per_unit: Sequence[int]) -> Expr:
     """Return the weight of a row of a table with the column ``s``, see `Relations.weights`."""
@@ -138,12 +143,15 @@ def keep_rows(tables: Tables, table: Table) -> None:
         stored.insert(0, "n")
     found = _alive(tables, table, owners, stored).select(f"LEAST(COALESCE({siblings}, 1), {bound}) AS g")
     found = found.where(f"NOT EXISTS (SELECT 1 FROM {surplus} AS x WHERE x.n = r.n)")
+    if tables.database.near:
+        found = found.select(f"{_alias(table, owner)}.n AS v", exp.alias_(tables.keyed_hash(table.name, "r"), "o"))
     if len(tables.schema.ownership_path(table.name)) == 1:  # a unit is one row and its children
         whole = exp.select("k.*", "k.g AS s").from_(found.subquery("k"))
     else:
         whole = exp.select("k.*", "v.number AS s").with_("k", as_=found).from_("k")
         whole = whole.join(_numbers_of("k", ["u"]).subquery("v"), on="v.u = k.u", join_type="left")
-    tables.database.create(tables.kept(table.name), whole)
+    ordered = whole.order_by("u", "v", "o") if tables.database.near else whole
+    tables.database.create(tables.kept(table.name), ordered)
     for name in (tables.read(table.name), owners, surplus):
         tables.database.drop(name)
 

@@ -43,7 +43,7 @@ from privbench_core.schema.columns import ColumnType
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Table
 
-WEIGHT, UNIT, ROWS_OF_UNIT = "w", "u", "s"
+WEIGHT, UNIT, ROWS_OF_UNIT, OWNER_ROW, ORDER = "w", "u", "s", "v", "o"
 _UNITS = f"r.u AS {UNIT}", f"r.s AS {ROWS_OF_UNIT}"  # the unit of a row, and how many rows it has
 ValueOf = Own | CoMember | OwnDifference | OwnerDifference | OwnFanout | OwnerFanout | UnitRows | ParentRow
 _SMALL = ("tinyint", 1 << 7), ("smallint", 1 << 15)  # types, and how many codes fit them
@@ -85,6 +85,7 @@ class Views:
         elif owned:
             rows.select(exp.alias_(weight(spec.rows_per_unit) if weighed else column("s", "r"), WEIGHT))
             rows.select(*_UNITS * units)
+            rows.select(*(f"r.{name} AS {name}" for name in (OWNER_ROW, ORDER) if units and self._tables.database.near))
         return rows.query, called
 
     def clipped(
@@ -352,7 +353,7 @@ def _place(tables: Tables, table: Table, feature: MemberPlace) -> Expr:
     labels = np.unique(feature.order, return_inverse=True)[1].tolist()  # only the order of scores matters
     score = code_of(tables.database, value, feature.coder, labels)
     owners = tables.columns(table.name, feature.key.columns)
-    before = _window(exp.RowNumber(), owners, score, tables.keyed_hash(table.name, "r"))
+    before = _window(exp.RowNumber(), owners, score, tables.order_of_kept(table.name))
     size = f"LEAST(r.g, {feature.most})"
     first = exp.case().when(_ownerless(owners), number(0)).else_(before - 1)
     rank = exp.Least(this=first, expressions=[exp.maybe_parse(f"{size} - 1")], ignore_nulls=True)
@@ -368,7 +369,7 @@ def _agreement(tables: Tables, table: Table, feature: SiblingAgreement) -> Expr:
     """Return whether a row ``r`` agrees with the next of its siblings, see `Relations.next_siblings`."""
     code = code_of(tables.database, column(tables.modelled(table.name, feature.column), "r"), feature.coder)
     owners = tables.columns(table.name, feature.key.columns)
-    order = tables.keyed_hash(table.name, "r")
+    order = tables.order_of_kept(table.name)
     following, first = (_window(of(this=code.copy()), owners, order) for of in (exp.Lead, exp.FirstValue))
     found = exp.case().when(exp.or_(_ownerless(owners), "r.g = 1"), number(ALONE))
     return found.when(code.eq(exp.func("COALESCE", following, first)), number(SAME)).else_(number(DIFFERENT))
