@@ -12,14 +12,13 @@ import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from statistics import fmean, stdev
 from tempfile import TemporaryDirectory
 
 from benchmarks.compare import Results, add_what_runs, groups_of, make_runs, side_of, tell
 from benchmarks.compare_figures import Prepared
 from benchmarks.compare_runs import SHUFFLED, Checkout, Group
 from benchmarks.paired import FIGURES, Cell, Side
-from benchmarks.report import RESULTS, Row, machine, markdown, write
+from benchmarks.report import RESULTS, Row, machine, markdown, spread, write
 from privbench_core.errors import PrivbenchError
 
 _OF_SHUFFLED = 0.0  # ε of what is drawn from the rows themselves
@@ -81,24 +80,8 @@ def table(found: Mapping[tuple[str, str, float], _Found]) -> str:
     for (database, synthesizer, epsilon), by_name in found.items():
         row: dict[str, str | float] = {"database": database, "method": synthesizer}
         row["ε"] = "" if synthesizer == SHUFFLED.code else f"{epsilon:g}"
-        rows.append(row | {title: _spread(by_name.get(name, ())) for name, title in FIGURES.items()})
+        rows.append(row | {title: spread(by_name.get(name, ())) for name, title in FIGURES.items()})
     return markdown(rows)
-
-
-def _spread(values: Sequence[float]) -> str:
-    """Mean ± standard deviation, to a thousandth.
-
-    >>> _spread([0.1, 0.12]), _spread([3.0]), _spread([])
-    ('.110 ± .014', '3.00', '')
-    """
-    if not values:
-        return ""
-    numbers = [fmean(values), *([stdev(values)] if len(values) > 1 else ())]
-    return (
-        " ± ".join(f"{number:.3f}" if number < 1 else f"{number:.3g}" for number in numbers)
-        .removeprefix("0")
-        .replace(" 0.", " .")
-    )
 
 
 def _as_data(found: Mapping[tuple[str, str, float], _Found]) -> list[dict[str, object]]:

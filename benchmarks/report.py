@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median, stdev
 
 RESULTS = Path(__file__).with_name("results")
 Row = Mapping[str, str | float]
@@ -47,6 +47,22 @@ def markdown(rows: Sequence[Row]) -> str:
     lines = [f"| {' | '.join(columns)} |", f"|{'|'.join('---' for _ in columns)}|"]
     lines += [f"| {' | '.join(_cell(row.get(name, '')) for name in columns)} |" for row in rows]
     return "\n".join(lines)
+
+
+def spread(values: Sequence[float]) -> str:
+    """Mean ± standard deviation, to a thousandth.
+
+    >>> spread([0.1, 0.12]), spread([3.0]), spread([])
+    ('.110 ± .014', '3.00', '')
+    """
+    if not values:
+        return ""
+    numbers = [fmean(values), *([stdev(values)] if len(values) > 1 else ())]
+    return (
+        " ± ".join(f"{number:.3f}" if number < 1 else f"{number:.3g}" for number in numbers)
+        .removeprefix("0")
+        .replace(" 0.", " .")
+    )
 
 
 def machine(seeds: int) -> str:
