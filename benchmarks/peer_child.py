@@ -25,7 +25,6 @@ Arrays = Mapping[str, np.ndarray]
 Sample = Callable[[], dict[str, np.ndarray]]
 _DPMM = {"privbayes": "priv_bayes:PrivBayesPipeline", "mst": "mst:MSTPipeline", "aim": "aim:AIMPipeline"}
 _FEW = 32  # values of a range that dpsynth is given as a list: as many as it makes bins of a wider one
-_EARLY = 1e-9  # zCDP at which the search for the largest budget starts: not at 0, which dpsynth refuses
 _MINUTES = 3.0  # of training by MOSTLY AI for a table
 
 
@@ -46,12 +45,11 @@ def _dpmm(method: str, given: Arrays, parameters: Mapping[str, Any]) -> Sample:
     return sample
 
 
-def _dpsynth_budget(config: Any, parameters: Mapping[str, Any]) -> Any:
-    """Return the mechanism with the largest budget that dpsynth's accountants admit."""
-    rho = config._find_optimal_rho(
-        lambda rho: config.configure(zcdp_rho=max(rho, _EARLY)).dp_event, parameters["epsilon"], parameters["delta"]
-    )
-    return config.configure(zcdp_rho=rho)
+def _dpsynth_mechanism(config: Any, parameters: Mapping[str, Any]) -> Any:
+    """Return it with the zCDP of its budget: its own search for more needs an unpublished dp-accounting."""
+    from dpsynth.discrete_mechanisms import accounting
+
+    return config.configure(zcdp_rho=accounting.zcdp_rho(parameters["epsilon"], parameters["delta"]))
 
 
 def _dpsynth_codes(method: str, given: Arrays, parameters: Mapping[str, Any]) -> Sample:
@@ -61,7 +59,7 @@ def _dpsynth_codes(method: str, given: Arrays, parameters: Mapping[str, Any]) ->
     names = [f"c{i}" for i in range(len(given["sizes"]))]
     data = mbi.Dataset(dict(zip(names, given["codes"].T)), mbi.Domain(names, given["sizes"].tolist()))  # noqa: B905
     config = discrete_mechanisms.DiscreteConfig(getattr(discrete_mechanisms, f"{method}Config")())
-    made = _dpsynth_budget(config, parameters)(np.random.default_rng(parameters["seed"]), data)
+    made = _dpsynth_mechanism(config, parameters)(np.random.default_rng(parameters["seed"]), data)
     columns = made.synthetic_data.to_dict()
     return lambda: {"codes": np.stack([np.asarray(columns[name], np.int64) for name in names], axis=1)}
 
@@ -92,9 +90,8 @@ def _dpsynth_tables(options: Mapping[str, Any], given: Arrays, parameters: Mappi
         discrete_mechanism=mechanism,
         **options["relational"],
     )
-    frames = _frames(given)
-    made = _dpsynth_budget(config, parameters)(np.random.default_rng(parameters["seed"]), frames).synthetic_tables
-    return lambda: _arrays(made, parameters)
+    made = _dpsynth_mechanism(config, parameters)(np.random.default_rng(parameters["seed"]), _frames(given))
+    return lambda: _arrays(made.synthetic_tables, parameters)
 
 
 def _sdv_tables(given: Arrays, parameters: Mapping[str, Any]) -> Sample:

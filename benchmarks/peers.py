@@ -21,7 +21,12 @@ from privbench_core.errors import SourceError
 
 DPMM_METHODS = ("privbayes", "mst", "aim")
 DPSYNTH_METHODS = ("dpsynth AIM", "dpsynth MST", "dpsynth SWIFT")
-TABLES_METHODS = ("dpsynth, its example", "dpsynth, its defaults", "SDV HMA", "MOSTLY AI")
+TABLES_METHODS = (
+    "dpsynth, its example",
+    "dpsynth, its defaults",
+    "SDV HMA",
+    "MOSTLY AI",
+)
 _DPMM = "PRIVBENCH_PEERS_PYTHON"
 _VARIABLES = {
     "dpsynth": "PRIVBENCH_DPSYNTH_PYTHON",
