@@ -298,6 +298,24 @@ def _small(small: Small, folder: Path) -> Contest:
     )
 
 
+_PROTOCOL = f"""Mean ± standard deviation over as many runs as the table says, smaller is better. *CPU s* and *seconds*
+are processor and wall-clock time of the whole process with imports and compilation (ours on two tables with validation and
+the bundle), *peak MB* its memory. Other work on the machine lengthens *seconds*. Rivals whose runs take more than
+{_QUICK:g} s run at most {_SLOW_SEEDS} times, up to {LIMIT:g} s of processor time.
+
+Neighbours differ by a row of Adult, or by a household with its persons; ε and δ are those of privbench for all. δ is
+{DELTA:g} on Adult and one over the persons elsewhere. dpmm knows the number of rows; privbench, the baselines but the
+copula, and dpsynth measure it. dpsynth (Apache-2.0; several tables are
+experimental there) gets its budget as zCDP, is given at most as many persons of a
+household as the spec declares, ranges of more than 32 values in 32 bins, and the settings of its own example of
+households and persons: MST with 100 steps, three slots, strategy *size_sliced*. SDV (BUSL-1.1) and MOSTLY AI
+(Apache-2.0) promise no privacy and are here for orientation. MargNet is not run: its code has no licence. The package
+mbi 2.0.0 has the estimation of private-pgm without its mechanisms; dpsynth has these, by the same author.
+
+Figures on two tables are those of `compare`; *counting queries* is the mean error of the papers' queries over four
+shapes. *columns shuffled* is the source with the columns of each table shuffled: not private, no dependences."""
+
+
 def run(runs: Runs = RUNS, data: Path | None = None, limit: float = LIMIT) -> str:
     """Measure and return Markdown text: one table, two databases of two tables, and schemas that are refused.
 
