@@ -298,17 +298,16 @@ def _small(small: Small, folder: Path) -> Contest:
     )
 
 
-_PROTOCOL = f"""Mean ± standard deviation over as many runs as the table says, smaller is better. *CPU s* and *seconds*
-are processor and wall-clock time of the whole process with imports and compilation (ours on two tables with validation and
-the bundle), *peak MB* its memory. Other work on the machine lengthens *seconds*. Rivals whose runs take more than
-{_QUICK:g} s run at most {_SLOW_SEEDS} times, up to {LIMIT:g} s of processor time.
+_PROTOCOL = f"""Mean ± standard deviation over as many runs as the table says; smaller is better. *CPU s* and *seconds*
+are processor and wall-clock time of the whole process with imports and compilation, of ours on two tables also with
+validation and the bundle; *peak MB* is its memory. Other work on the machine lengthens *seconds*. Rivals whose runs
+take more than {_QUICK:g} s run at most {_SLOW_SEEDS} times, up to {LIMIT:g} s of processor time.
 
-Neighbours differ by a row of Adult, or by a household with its persons; ε and δ are those of privbench for all. δ is
-{DELTA:g} on Adult and one over the persons elsewhere. dpmm knows the number of rows; privbench, the baselines but the
-copula, and dpsynth measure it. dpsynth (Apache-2.0; several tables are
-experimental there) gets its budget as zCDP, is given at most as many persons of a
-household as the spec declares, ranges of more than 32 values in 32 bins, and the settings of its own example of
-households and persons: MST with 100 steps, three slots, strategy *size_sliced*. SDV (BUSL-1.1) and MOSTLY AI
+Neighbours differ by a row of Adult, or by a household with its persons; ε and δ are the same for all. δ is {DELTA:g} on
+Adult and one over the number of persons elsewhere. dpmm and the copula know the number of rows, the others measure it.
+dpsynth (Apache-2.0; it calls its support of several tables experimental) gets its budget as zCDP, at most as many
+persons of a household as the spec declares, ranges of more than 32 values in 32 bins, and the settings of its own
+example of households and persons: MST in 100 steps, three slots, strategy *size_sliced*. SDV (BUSL-1.1) and MOSTLY AI
 (Apache-2.0) promise no privacy and are here for orientation. MargNet is not run: its code has no licence. The package
 mbi 2.0.0 has the estimation of private-pgm without its mechanisms; dpsynth has these, by the same author.
 
