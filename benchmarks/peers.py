@@ -23,7 +23,7 @@ DPMM_METHODS = ("privbayes", "mst", "aim")
 DPSYNTH_METHODS = ("dpsynth AIM", "dpsynth MST", "dpsynth SWIFT")
 TABLES_METHODS = (
     "dpsynth, its example",
-    "dpsynth, its defaults",
+    "dpsynth, with one-way marginals",
     "SDV HMA",
     "MOSTLY AI",
 )
