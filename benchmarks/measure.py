@@ -100,8 +100,7 @@ def run_in_child(
     """
     with TemporaryDirectory() as folder:
         np.savez(Path(folder) / "in.npz", **given)
-        place = {"place": folder}  # for what it writes
-        (Path(folder) / "parameters.json").write_text(json.dumps({**parameters, **place}), encoding="utf-8")
+        (Path(folder) / "parameters.json").write_text(json.dumps(parameters), encoding="utf-8")
         run_child([*command, folder], limit)
         with np.load(Path(folder) / "out.npz") as out:
             return dict(out)
@@ -214,7 +213,6 @@ def _main(target: str, folder: Path) -> None:
     with np.load(folder / "in.npz") as given:
         codes, sizes, ordered = given["codes"], given["sizes"].tolist(), given["ordered"].tolist()
     parameters = json.loads((folder / "parameters.json").read_text(encoding="utf-8"))
-    parameters.pop("place")
     synthetic, learn, sample = method(codes, sizes, ordered, **parameters)
     np.savez(folder / "out.npz", codes=synthetic, seconds_learn=learn, seconds_sample=sample, peak_mb=peak_mb())
 

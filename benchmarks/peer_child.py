@@ -25,7 +25,6 @@ Arrays = Mapping[str, np.ndarray]
 Sample = Callable[[], dict[str, np.ndarray]]
 _DPMM = {"privbayes": "priv_bayes:PrivBayesPipeline", "mst": "mst:MSTPipeline", "aim": "aim:AIMPipeline"}
 _FEW = 32  # values of a range that dpsynth is given as a list: as many as it makes bins of a wider one
-_MINUTES = 3.0  # of training by MOSTLY AI for a table
 
 
 def _dpmm(method: str, given: Arrays, parameters: Mapping[str, Any]) -> Sample:
@@ -115,29 +114,6 @@ def _sdv_tables(given: Arrays, parameters: Mapping[str, Any]) -> Sample:
     return lambda: _arrays(synthesizer.sample_scale(1.0), parameters)
 
 
-def _mostlyai_tables(given: Arrays, parameters: Mapping[str, Any]) -> Sample:
-    from mostlyai.sdk import MostlyAI
-
-    references: dict[str, list[dict[str, Any]]] = {}
-    for child, column, parent, _ in parameters["keys"]:
-        key = {"column": column, "referenced_table": parent, "is_context": child not in references}
-        references.setdefault(child, []).append(key)
-    frames = _frames(given)
-    tables = [
-        {
-            "name": name,
-            "data": frames[name],
-            "primary_key": table["key"],
-            "foreign_keys": references.get(name, []),
-            "tabular_model_configuration": {"max_training_time": _MINUTES, "enable_model_report": False},
-        }
-        for name, table in parameters["tables"].items()
-    ]
-    client = MostlyAI(local=True, local_dir=parameters["place"], quiet=True)
-    generator = client.train(config={"name": "rival", "tables": tables})
-    return lambda: _arrays(client.generate(generator).data(), parameters)
-
-
 def _frames(given: Arrays) -> dict[str, Any]:
     """Return the tables as frames, in the order of their first columns."""
     import pandas as pd
@@ -175,7 +151,6 @@ _METHODS: dict[str, tuple[tuple[str, ...], Callable[[Arrays, Mapping[str, Any]],
     "dpsynth, its example": (("dpsynth", "mbi", "jax"), partial(_dpsynth_tables, False)),
     "dpsynth, with one-way marginals": (("dpsynth", "mbi", "jax"), partial(_dpsynth_tables, True)),
     "SDV HMA": (("sdv", "torch"), _sdv_tables),
-    "MOSTLY AI": (("mostlyai", "mostlyai-engine", "torch"), _mostlyai_tables),
 }
 
 

@@ -3,8 +3,8 @@
 ``PRIVBENCH_PEERS_PYTHON``: dpmm 0.1.9 (PrivBayes, MST, AIM), which pins numpy 1.26 and opendp 0.12. `make .venv/.peers`
 installs it into ``.venv/peers``, with anonymeter (see `attacks`). ``PRIVBENCH_DPSYNTH_PYTHON``: google/dpsynth
 (McKenna and others: AIM with Gaussian noise only, MST, SWIFT of 2026, and several tables), which is in no registry: a
-checkout on the path, with jax 0.11, mbi, dp-accounting and etils[epath]. ``PRIVBENCH_SDV_PYTHON``: sdv (HMA).
-``PRIVBENCH_MOSTLYAI_PYTHON``: mostlyai[local]. What is not there is left out.
+checkout on the path, with jax 0.11, mbi, dp-accounting and etils[epath]. ``PRIVBENCH_SDV_PYTHON``: sdv (HMA). What
+is not there is left out.
 """
 
 from __future__ import annotations
@@ -21,17 +21,11 @@ from privbench_core.errors import SourceError
 
 DPMM_METHODS = ("privbayes", "mst", "aim")
 DPSYNTH_METHODS = ("dpsynth AIM", "dpsynth MST", "dpsynth SWIFT")
-TABLES_METHODS = (
-    "dpsynth, its example",
-    "dpsynth, with one-way marginals",
-    "SDV HMA",
-    "MOSTLY AI",
-)
+TABLES_METHODS = ("dpsynth, its example", "dpsynth, with one-way marginals", "SDV HMA")
 _DPMM = "PRIVBENCH_PEERS_PYTHON"
 _VARIABLES = {
     "dpsynth": "PRIVBENCH_DPSYNTH_PYTHON",
     "SDV": "PRIVBENCH_SDV_PYTHON",
-    "MOSTLY": "PRIVBENCH_MOSTLYAI_PYTHON",
 }
 _INSTALLED = Path(__file__).resolve().parents[1] / ".venv" / "peers" / "bin" / "python"
 

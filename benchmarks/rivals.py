@@ -47,7 +47,7 @@ LIMIT = 900.0  # seconds of processor time that a rival may take for a run
 _QUICK = 60.0  # seconds of processor time of a run, beyond which a rival has `_SLOW_SEEDS`
 _SLOW_SEEDS = 3
 _PRIVATE = ("dpsynth, its example", "dpsynth, with one-way marginals")
-_NOT_PRIVATE = ("SDV HMA", "MOSTLY AI")
+_NOT_PRIVATE = ("SDV HMA",)
 _SHAPES = ("rows", "columns", "pairs", "joined", "fanout", "siblings", "q_median", "q_95th")
 _COSTS = ("CPU s", "seconds", "peak MB")
 _ADULT_FIGURES = ("2-way TVD", "3-way TVD", "2-way KLD", "Q-error median", "Q-error mean", "Q-error 95th")
@@ -308,8 +308,8 @@ Adult and one over the number of persons elsewhere. dpmm and the copula know the
 dpsynth (Apache-2.0; it calls its support of several tables experimental) gets its budget as zCDP, at most as many
 persons of a household as the spec declares, ranges of more than 32 values in 32 bins, and the settings of its own
 example of households and persons: MST in 100 steps, three slots, strategy *size_sliced*. There MST measures no single
-columns, of which dpsynth warns; *with one-way marginals* it does, and fits in 5,000 steps. SDV (BUSL-1.1) and MOSTLY AI
-(Apache-2.0) promise no privacy and are here for orientation. MargNet is not run: its code has no licence. The package
+columns, of which dpsynth warns; *with one-way marginals* it does, and fits in 5,000 steps. SDV (BUSL-1.1) promises no
+privacy and is here for orientation. MargNet is not run: its code has no licence. The package
 mbi 2.0.0 has the estimation of private-pgm without its mechanisms; dpsynth has these, by the same author.
 
 Figures on two tables are those of `compare`; *counting queries* is the mean error of the papers' queries over four
