@@ -130,7 +130,7 @@ def _replayed(plan: Plan, neighbour: Database, tape: RecordingNoise) -> Loss:
     noise.finish()
     claimed = plan.budget.total()
     share = noise.loss / claimed.amount
-    return Loss(of_steps, math.sqrt(share) if claimed.measure is Measure.ZCDP else share)
+    return Loss(of_steps, math.sqrt(share) if claimed.measure is Measure.GDP else share)
 
 
 def run(*, patients: int = 2000, progress: Callable[[str], None] = lambda _: None) -> str:

@@ -32,7 +32,7 @@ _MOST = 12  # panels: the event log keeps every image
 _LABELLED = 12  # bars that still get a label each
 _ACROSS_LABELS = 24  # characters of labels that fit below a panel side by side
 _INK, _FILL = "#333333", "#4c78a8"
-SYMBOL = {Measure.PURE: "ε", Measure.ZCDP: "ρ"}
+SYMBOL = {Measure.PURE: "ε", Measure.GDP: "ρ"}
 
 
 def step_metadata(session: Session, epsilon: str, step: Step, made: Made, content: Artifact) -> dict[str, Any]:

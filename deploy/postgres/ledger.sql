@@ -8,7 +8,7 @@ create table lifetime(
     delta double precision not null, at text not null);
 create table reservation(
     id bigint generated always as identity primary key, database text not null, account text not null, release text not null, step text not null,
-    run text not null, measure text not null check (measure in ('pure', 'zcdp')),
+    run text not null, measure text not null check (measure in ('pure', 'gdp')),
     amount double precision not null check (amount >= 0), rho double precision not null check (rho >= 0),
     delta double precision not null check (delta >= 0), at text not null);
 create index reservation_by_account on reservation(database, account);
@@ -25,7 +25,7 @@ create table neighbour_relation(
     unique (database, account, name));
 create table hold(
     id bigint generated always as identity primary key, database text not null, account text not null, purpose text not null, mark text not null,
-    measure text not null check (measure in ('pure', 'zcdp')), amount double precision not null check (amount >= 0),
+    measure text not null check (measure in ('pure', 'gdp')), amount double precision not null check (amount >= 0),
     delta double precision not null check (delta >= 0), at text not null);
 create index hold_by_account on hold(database, account);
 create table hold_draw(

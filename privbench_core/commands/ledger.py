@@ -216,7 +216,7 @@ def _reserved(entries: Iterable[Entry]) -> list[Entry]:
 
 
 def _totals(entries: Iterable[Entry]) -> dict[Measure, Price]:
-    """Sum per currency: pure and zCDP prices do not add."""
+    """Sum per currency: pure and GDP prices do not add."""
     totals: dict[Measure, Price] = {}
     for entry in entries:
         measure = entry.price.measure

@@ -143,7 +143,7 @@ def row_popularity(
     plain = tuple(views)
     if len(views) > 1:
         early, price = price.share(TUNING.first_look), price.share(1 - TUNING.first_look)
-        clipped = price.measure is Measure.ZCDP
+        clipped = price.measure is Measure.GDP
         first = replace(views[0], collisions=1.0 if clipped else None)
         noisy, sigma = first.count(parents, "parents, early", early)
         likely = np.sort(row_counts(noisy[:-1], sigma, max(1.0, size.rows)))[::-1] / max(1.0, size.rows)

@@ -125,8 +125,8 @@ class AccountStatus:
     def in_words(self) -> list[str]:
         """Say what a refresh costs, and how many more there can be: a warning where that is the last one, or none."""
         several = f"all {self.epsilons} ε" if self.epsilons > 1 else "the one ε"
-        zcdp = self.price.measure is Measure.ZCDP
-        detail = f"; ε={self.epsilon:.4g} at δ={self.balance.lifetime.delta:.2g}" if zcdp else ""
+        gdp = self.price.measure is Measure.GDP
+        detail = f"; ε={self.epsilon:.4g} at δ={self.balance.lifetime.delta:.2g}" if gdp else ""
         cost = f"A refresh of {several} costs {self.whole.share:.1%} of the lifetime budget ({self.price}{detail})"
         if self.whole.refusal is not None:
             return [f"{cost}.", f"{WARNING} the next refresh will be refused: {self.whole.refusal}"]

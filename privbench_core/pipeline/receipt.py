@@ -6,6 +6,7 @@ It says what all releases of its account had cost when it was written, so that f
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -71,9 +72,11 @@ def receipt_for(spec: Spec, plan: Plan, ledger: Ledger, run: Run) -> dict[str, A
 
 
 def guarantee_of(budget: Budget) -> dict[str, dict[str, float]]:
-    """Return what a budget guarantees, for both notions of neighbours."""
-    swap = budget.replace_one()
+    """Return what a budget guarantees, for both notions of neighbours, and the μ that gives δ for every other ε."""
+    swap, total = budget.replace_one(), budget.total()
+    gaussian = {"gaussian_dp": {"mu": math.sqrt(2 * total.amount), "delta": total.delta}} if budget.delta else {}
     return {
+        **gaussian,
         "add_or_remove_one_unit": {"epsilon": budget.epsilon, "delta": budget.delta},
         "replace_one_unit": {"epsilon": swap.epsilon, "delta": swap.delta},
     }

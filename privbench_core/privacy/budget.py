@@ -1,9 +1,11 @@
-"""Budgets and prices, in two privacy measures: pure ε-DP and ρ-zCDP.
+"""Budgets and prices, in two privacy measures: pure ε-DP and μ-Gaussian DP, whose prices are ρ = μ²/2.
 
 A `Budget` is an owner's (ε, δ). A `Price` is the cost of a mechanism: ε or ρ, plus the δ with which a stability
-threshold may fail. The conversion between ρ and (ε, δ) follows Canonne, Kamath and Steinke, "The Discrete Gaussian for
-Differential Privacy" (2020), Corollary 13, evaluated on a grid of orders: every order gives a valid bound, so the grid
-can only overstate the privacy loss.
+threshold may fail. A mechanism is μ-GDP (Dong, Roth and Su 2022, "Gaussian differential privacy", Definition 4) if its
+answers on neighbours are no easier to tell apart than N(0, 1) and N(μ, 1). Costs add up in μ², even where each
+mechanism and its price are chosen by earlier answers (Smith and Thakurta 2022, "Fully adaptive composition for Gaussian
+differential privacy"), so ρ adds up as in zCDP, which μ-GDP implies with the same ρ. The conversion to (ε, δ) is exact
+(Balle and Wang 2018, Theorem 8), where that of zCDP is a bound.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 
-import numpy as np
+from scipy.special import log_ndtr
 
 from privbench_core.errors import InternalError, UnsupportedBudgetError
 
@@ -22,25 +24,26 @@ from privbench_core.errors import InternalError, UnsupportedBudgetError
 _THRESHOLD_SHARE = 0.01
 ROUNDING_SLACK = 1 + 1e-9
 """Factor by which a sum of prices may exceed a limit: far above the rounding error of adding floats."""
+_ROUNDING = 1e-14  # relative, of a float's logarithm: some fifty times what one operation loses
 
 
 class Measure(StrEnum):
     """The privacy measure that a price is in."""
 
     PURE = "pure"
-    ZCDP = "zcdp"
+    GDP = "gdp"
 
 
 @dataclass(frozen=True)
 class Price:
     """The cost of a mechanism, known before it reads private rows.
 
-    A mechanism satisfies its price if it is ε-DP or ρ-zCDP, δ-approximate where there is a δ, for adding or removing
-    one privacy unit.
+    A mechanism satisfies its price if it is ε-DP or √(2ρ)-GDP, up to a probability δ where there is one, for adding or
+    removing one privacy unit.
 
     Attributes:
-        measure: Pure ε-DP or ρ-zCDP.
-        amount: ε or ρ.
+        measure: Pure ε-DP or GDP.
+        amount: ε or ρ = μ²/2.
         delta: Failure probability of stability thresholds, in addition.
 
     >>> Price(Measure.PURE, 1.0).share(0.25) + Price(Measure.PURE, 0.5)
@@ -70,8 +73,8 @@ class Price:
 
     @property
     def rho(self) -> float:
-        """Return the cost in zCDP: ε-DP implies ε²/2-zCDP (Bun and Steinke 2016, Proposition 1.4)."""
-        return self.amount if self.measure is Measure.ZCDP else self.amount**2 / 2
+        """Return the cost as ρ: ε-DP implies √(π/2)ε-GDP (``docs/privacy.md``, section 5, mechanism 5)."""
+        return self.amount if self.measure is Measure.GDP else math.pi / 4 * self.amount**2
 
     def fits(self, limit: Price) -> bool:
         """Return whether this is at most ``limit``, up to `ROUNDING_SLACK`."""
@@ -104,8 +107,8 @@ class Budget:
 
     @property
     def measure(self) -> Measure:
-        """Return pure ε-DP for δ = 0, zCDP otherwise."""
-        return Measure.PURE if self.delta == 0 else Measure.ZCDP
+        """Return pure ε-DP for δ = 0, GDP otherwise."""
+        return Measure.PURE if self.delta == 0 else Measure.GDP
 
     @property
     def threshold_delta(self) -> float:
@@ -113,10 +116,10 @@ class Budget:
         return self.delta * _THRESHOLD_SHARE
 
     def total(self) -> Price:
-        """Return the whole budget as a price: ε, or the ρ with which ρ-zCDP implies (ε, δ - `threshold_delta`)-DP."""
+        """Return the whole budget as a price: ε, or the ρ at which √(2ρ)-GDP implies (ε, δ - `threshold_delta`)-DP."""
         if self.measure is Measure.PURE:
             return Price(Measure.PURE, self.epsilon)
-        return Price(Measure.ZCDP, rho_for(self.epsilon, self.delta - self.threshold_delta), self.threshold_delta)
+        return Price(Measure.GDP, rho_for(self.epsilon, self.delta - self.threshold_delta), self.threshold_delta)
 
     def replace_one(self) -> Budget:
         """Return the guarantee for neighbours that replace one unit: a removal and an addition, by group privacy.
@@ -126,34 +129,41 @@ class Budget:
         return Budget(2 * self.epsilon, min(self.delta * (1 + math.exp(min(self.epsilon, 700))), 1 - 1e-16))
 
 
-# Orders of the bound, chosen by hand: dense where the best order lies for ε and δ in use; any grid is valid.
-_ORDERS = np.concatenate([1 + np.geomspace(1e-3, 4, 1500), np.geomspace(5.01, 1e6, 3000)])
-_OF_ORDERS = _ORDERS * np.log1p(-1 / _ORDERS), np.log(_ORDERS - 1)  # terms of the bound that follow from the order
-
-
 def delta_for(rho: float, epsilon: float) -> float:
-    """Return the smallest δ (on the grid of orders) such that ρ-zCDP implies (ε, δ)-DP."""
-    log_delta = (_ORDERS - 1) * (_ORDERS * rho - epsilon) + _OF_ORDERS[0] - _OF_ORDERS[1]
-    return float(math.exp(min(0.0, float(np.min(log_delta)))))
+    """Return the smallest δ such that √(2ρ)-GDP implies (ε, δ)-DP: Φ(μ/2 - ε/μ) - e^ε Φ(-μ/2 - ε/μ)."""
+    return math.exp(_log_delta(rho, epsilon))
 
 
 @lru_cache(maxsize=256)
 def rho_for(epsilon: float, delta: float) -> float:
-    """Return the largest ρ such that ρ-zCDP implies (ε, δ)-DP, rounded down.
+    """Return the largest ρ such that √(2ρ)-GDP implies (ε, δ)-DP, rounded down.
 
     >>> 0.01 < rho_for(1.0, 1e-9) < 0.02
     True
     """
     low, high = 0.0, epsilon + 1.0
     while low < (middle := (low + high) / 2) < high:
-        low, high = (middle, high) if delta_for(middle, epsilon) <= delta else (low, middle)
-    return low
+        low, high = (middle, high) if _log_delta(middle, epsilon) <= math.log(delta) else (low, middle)
+    return low / ROUNDING_SLACK
 
 
 @lru_cache(maxsize=256)
 def epsilon_for(rho: float, delta: float) -> float:
-    """Return the smallest ε such that ρ-zCDP implies (ε, δ)-DP, rounded up."""
-    low, high = 0.0, rho + 2 * math.sqrt(rho * math.log(1 / delta)) + 1e-9
+    """Return the smallest ε such that √(2ρ)-GDP implies (ε, δ)-DP, rounded up."""
+    low, high = 0.0, rho + 2 * math.sqrt(rho * math.log(1 / delta)) + 1e-9  # where zCDP's simplest bound is
     while low < (middle := (low + high) / 2) < high:
-        low, high = (low, middle) if delta_for(rho, middle) <= delta else (middle, high)
-    return high
+        low, high = (low, middle) if _log_delta(rho, middle) <= math.log(delta) else (middle, high)
+    return high * ROUNDING_SLACK
+
+
+def _log_delta(rho: float, epsilon: float) -> float:
+    """Return ln δ of √(2ρ)-GDP at ε, not less than the exact one by more than a rounding error."""
+    mu = math.sqrt(2 * rho)
+    if mu == 0:
+        return -math.inf
+    first, second = float(log_ndtr(mu / 2 - epsilon / mu)), float(log_ndtr(-mu / 2 - epsilon / mu))
+    if first == -math.inf:
+        return first
+    gap = first - second - epsilon  # ln of the ratio of the two terms, which may be as near to 0 as its rounding error
+    gap += _ROUNDING * (1 + epsilon + abs(first) + abs(second))
+    return first + math.log(-math.expm1(-gap))

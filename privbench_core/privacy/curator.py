@@ -19,7 +19,7 @@ from privbench_core.errors import InternalError
 from privbench_core.privacy.admission import admit_price, admit_queries, admit_rule
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.filter import PrivacyFilter
-from privbench_core.privacy.noise import Counts, NoiseSource, Sensitivity, noise_std
+from privbench_core.privacy.noise import Counts, NoiseSource, Sensitivity, fineness, noise_std
 from privbench_core.privacy.queries import Distances, Query
 from privbench_core.privacy.split_rules import Rule
 from privbench_core.privacy.views import CodedView
@@ -71,8 +71,8 @@ class Curator:
     def measure(self, what: str, queries: Sequence[Query], price: Price) -> Measurement:
         """Measure all ``queries`` jointly, with noise calibrated to ``price``.
 
-        Formal guarantee: satisfies ε-DP for a pure price (discrete Laplace noise), ρ-zCDP otherwise (discrete Gaussian
-        noise), for adding or removing one unit; ``docs/privacy.md``, section 5, mechanisms 1 to 4.
+        Formal guarantee: satisfies ε-DP for a pure price (discrete Laplace noise), √(2ρ)-GDP otherwise (discrete
+        Gaussian noise), for adding or removing one unit; ``docs/privacy.md``, section 5, mechanisms 1 to 4.
 
         Args:
             what: A short name for the ledger, say "one-way".
@@ -90,10 +90,12 @@ class Curator:
         if others:
             raise InternalError(f"{site}: queries of different scales in one measurement")
         sensitivity = self._sensitivity(asked)
+        factor = fineness(sensitivity, price)
         self._filter.charge(site, price)
         exact = self._exact(asked)
-        flat = np.concatenate([answer.ravel() for answer in exact])
-        noisy = self._noise.add(site, flat, sensitivity, price)
+        most = LARGEST // factor
+        flat = np.concatenate([answer.ravel() for answer in exact]).clip(-most, most) * factor
+        noisy = self._noise.add(site, flat, sensitivity.times(factor), price) / factor
         parts = np.split(noisy, np.cumsum([answer.size for answer in exact])[:-1])
         values = tuple(part.reshape(answer.shape) / scale for part, answer in zip(parts, exact, strict=True))
         return Measurement(values, noise_std(sensitivity, price) / scale)
@@ -115,8 +117,8 @@ class Curator:
         All groups must hold equally many distances, k; one unit then moves every score by at most k times the
         stability.
 
-        Formal guarantee: satisfies ε-DP for a pure price, ρ-zCDP otherwise (bounded range), for adding or removing one
-        unit; ``docs/privacy.md``, section 5, mechanism 5.
+        Formal guarantee: satisfies ε-DP for a pure price, √(2ρ)-GDP otherwise (bounded range), for adding or removing
+        one unit; ``docs/privacy.md``, section 5, mechanism 5.
 
         Raises:
             BudgetExhaustedError: The step has less than ``price`` left.
@@ -140,7 +142,7 @@ class Curator:
         """Return curators of the disjoint parts of a released rule; together they cost what the most expensive costs.
 
         Sound because a row's part depends on the row's own values only, and because the privacy loss of each
-        measurement is at most proportional to the weight that a unit moves in its part (ε·w/s, or ρ·w²/s²), while the
+        measurement is at most proportional to the weight that a unit moves in its part (ε·w/s, or μ·w/s), while the
         weights moved in all parts add up to at most s.
         """
         admit_rule(self._label, rule, self._view.sizes)

@@ -21,6 +21,8 @@ from privbench_core.privacy.budget import Measure, Price
 
 Counts = NDArray[np.int64]
 _ROUND_UP = 1 + 1e-9  # factor on scales, far above a float's rounding error, so that rounding can only add noise
+_GRID_DEVIATION = 2  # of the random rounding to whole numbers that a discrete Gaussian contains, see `noise_scale`
+_FINE = 4096  # steps of the grid in a deviation of Gaussian noise, from which that adds nothing that shows; by hand
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,10 @@ class Sensitivity:
 
     l1: float
     l2: float
+
+    def times(self, factor: int) -> Sensitivity:
+        """Return the sensitivity of the vector times ``factor``."""
+        return Sensitivity(self.l1 * factor, self.l2 * factor)
 
 
 class NoiseSource(Protocol):
@@ -59,20 +65,47 @@ class NoiseSource(Protocol):
 
 
 def noise_scale(sensitivity: Sensitivity, price: Price) -> float:
-    """Return the Laplace scale b = L1/ε, or the Gaussian σ = L2/√(2ρ).
+    """Return the Laplace scale b = L1/ε, or the σ = √(L2²/(2ρ) + 4) of a discrete Gaussian.
 
-    Sources: Dwork and Roth 2014, Theorem 3.6; Canonne, Kamath and Steinke 2020, Theorem 4.
+    Discrete Gaussian noise of variance r² + 4 on whole numbers is what N(0, r²) becomes when it is rounded at random to
+    whole numbers, up to factors of 1 ± 10⁻³³ (Peikert 2010, "An efficient and parallel Gaussian sampler for lattices",
+    Theorem 3.1; ``docs/privacy.md``, section 5, mechanism 4): so it is μ-GDP for μ = L2/r = √(2ρ), as N(0, r²) is.
+
+    Sources: Dwork and Roth 2014, Theorem 3.6; Dong, Roth and Su 2022, Theorem 1.
     """
+    if price.measure is Measure.PURE:
+        return sensitivity.l1 / _paid(price) * _ROUND_UP
+    return math.hypot(_continuous(sensitivity, price), _GRID_DEVIATION) * _ROUND_UP
+
+
+def fineness(sensitivity: Sensitivity, price: Price) -> int:
+    """Return by what answers, and their sensitivity, are multiplied to make whole numbers a fine grid for the noise.
+
+    A power of two; 1 for Laplace noise, which needs none, and where the noise is `_FINE` steps or more already. Public.
+    """
+    if price.measure is Measure.PURE:
+        return 1
+    steps = _continuous(sensitivity, price)
+    return 1 << max(0, math.ceil(math.log2(_FINE / steps)))
+
+
+def _continuous(sensitivity: Sensitivity, price: Price) -> float:
+    """Return the σ of Gaussian noise that is no whole number."""
+    return sensitivity.l2 / math.sqrt(2 * _paid(price))
+
+
+def _paid(price: Price) -> float:
     if price.amount <= 0:
         raise InternalError("noise needs a price above zero")
-    if price.measure is Measure.PURE:
-        return sensitivity.l1 / price.amount * _ROUND_UP
-    return sensitivity.l2 / math.sqrt(2 * price.amount) * _ROUND_UP
+    return price.amount
 
 
 def noise_std(sensitivity: Sensitivity, price: Price) -> float:
-    """Return the standard deviation of one draw of the noise of `noise_scale`."""
-    return noise_scale(sensitivity, price) * (math.sqrt(2) if price.measure is Measure.PURE else 1.0)
+    """Return the standard deviation of one draw of the noise, on the grid of `fineness`."""
+    if price.measure is Measure.PURE:
+        return noise_scale(sensitivity, price) * math.sqrt(2)
+    factor = fineness(sensitivity, price)
+    return noise_scale(sensitivity.times(factor), price) / factor
 
 
 def threshold(sensitivity: Sensitivity, price: Price, touched: int) -> float:
@@ -91,6 +124,11 @@ def threshold(sensitivity: Sensitivity, price: Price, touched: int) -> float:
         raise UnsupportedBudgetError(f"delta {price.delta:g} is too small to be shared by {touched} values; raise it")
     deviations = -NormalDist().inv_cdf(min(price.delta / touched, 0.5))
     return sensitivity.l2 + 1 + noise_scale(sensitivity, price) * deviations * _ROUND_UP
+
+
+def bounded_range(rho: float) -> float:
+    """Return the ε of an exponential mechanism that is √(2ρ)-GDP: 4√(ρ/π) (``docs/privacy.md``, section 5)."""
+    return 4 * math.sqrt(rho / math.pi)
 
 
 class OpenDPNoise:
@@ -113,17 +151,18 @@ class OpenDPNoise:
         return np.asarray(noisy, dtype=np.int64).reshape(exact.shape)
 
     def choose(self, site: str, scores: Counts, sensitivity: int, price: Price) -> int:
-        """Choose by the exponential mechanism: ε-DP at scale 2Δ/ε, ε²/8-zCDP by bounded range (Cesar, Rogers 2021)."""
+        """Choose by the exponential mechanism: ε-DP at scale 2Δ/ε, and √(2π)/4 ε-GDP by its bounded range."""
         import opendp.prelude as dp
 
         dp.enable_features("contrib")
-        epsilon = price.amount if price.measure is Measure.PURE else math.sqrt(8 * price.amount)
+        pure = price.measure is Measure.PURE
+        epsilon = price.amount if pure else bounded_range(price.amount)
         space = dp.vector_domain(dp.atom_domain(T="i64")), dp.linf_distance(T="i64")
-        measure = dp.max_divergence() if price.measure is Measure.PURE else dp.zero_concentrated_divergence()
+        measure = dp.max_divergence() if pure else dp.zero_concentrated_divergence()
         mechanism = dp.m.make_noisy_max(*space, measure, scale=2 * sensitivity / epsilon * _ROUND_UP)
         cost = float(mechanism.map(sensitivity))  # type: ignore[no-untyped-call]
-        if cost > price.amount * _ROUND_UP:
-            raise InternalError(f"{site}: the selection would cost {cost:.6g}, priced at {price.amount:.6g}")
+        if cost > (epsilon if pure else epsilon**2 / 8) * _ROUND_UP:
+            raise InternalError(f"{site}: the selection would cost {cost:.6g}, priced at {price}")
         return int(mechanism(np.asarray(scores, dtype=np.int64).tolist()))
 
     def keep(

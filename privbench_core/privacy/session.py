@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from privbench_core.columns.exact_sums import LARGEST
 from privbench_core.errors import InternalError, UnsupportedBudgetError
 from privbench_core.privacy.admission import admit_bounded, admit_discovery, admit_key, admit_price, admit_view
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.filter import PrivacyFilter
 from privbench_core.privacy.ledger.ledger import Ledger
-from privbench_core.privacy.noise import NoiseSource, OpenDPNoise, Sensitivity, noise_std, threshold
+from privbench_core.privacy.noise import NoiseSource, OpenDPNoise, Sensitivity, fineness, noise_std, threshold
 from privbench_core.privacy.view_building import build_references, build_values, build_view, distinct_weights
 from privbench_core.privacy.views import BoundedReferences, CodedView, Engine, ViewSpec
 from privbench_core.schema.constraints import ForeignKey
@@ -97,15 +98,17 @@ class PrivateSession:
         """
         _require_delta(table, column, price)
         view = build_view(self._engine, admit_view(self._engine.schema, ViewSpec(table, {})))
-        return threshold(_of_values(view), price, view.touched) / view.weight_scale
+        sensitivity = _of_values(view)
+        factor = fineness(sensitivity, price)
+        return threshold(sensitivity.times(factor), price, view.touched) / (view.weight_scale * factor)
 
     def discover(self, table: str, column: str, price: Price, named: tuple[str, ...] = ()) -> Discovered:
         """Return the values of a column above a stability threshold that are not ``named`` yet, with noisy counts.
 
         A unit counts 1/√k for each of its k values, so that rare values of units with many are heard too.
 
-        Formal guarantee: satisfies δ-approximate ρ-zCDP (discrete Gaussian noise and a stability threshold), for adding
-        or removing one unit; ``docs/privacy.md``, section 5, mechanism 6.
+        Formal guarantee: satisfies δ-approximate √(2ρ)-GDP (discrete Gaussian noise and a stability threshold), for
+        adding or removing one unit; ``docs/privacy.md``, section 5, mechanism 6.
 
         Args:
             table: Private table.
@@ -125,9 +128,11 @@ class PrivateSession:
         self._filter.charge(site, price)
         exact, view = distinct_weights(self._engine, table, column, named)
         sensitivity = _of_values(view)
-        kept = self._noise.keep(site, exact, sensitivity, price, view.touched)
+        factor = fineness(sensitivity, price)
+        finer = {key: min(count, LARGEST // factor) * factor for key, count in exact.items()}
+        kept = self._noise.keep(site, finer, sensitivity.times(factor), price, view.touched)
         sigma = noise_std(sensitivity, price) / view.weight_scale
-        return Discovered({key: count / view.weight_scale for key, count in kept.items()}, sigma)
+        return Discovered({key: count / (view.weight_scale * factor) for key, count in kept.items()}, sigma)
 
 
 def _require_delta(table: str, column: str, price: Price) -> None:

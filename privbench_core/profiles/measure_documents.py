@@ -49,8 +49,8 @@ class Shapes:
 def learn_shapes(session: PrivateSession, table: Table, document: Column, price: Price, first: float) -> Shapes:
     """Learn the finest list that names most documents of a column, or the leaves that documents may have.
 
-    Formal guarantee: satisfies δ-approximate ρ-zCDP at the price given, less what is left of it, for adding or removing
-    one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1 and 6.
+    Formal guarantee: satisfies δ-approximate √(2ρ)-GDP at the price given, less what is left of it, for adding or
+    removing one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1 and 6.
 
     Args:
         session: Open for the step.

@@ -63,7 +63,7 @@ def learn_lists(
     out how often the most common other value of each column occurs, whatever it is. Lists that seem to be complete, or
     in which hardly a value repeats, leave their part of the last look to the others.
 
-    Formal guarantee: satisfies δ-approximate ρ-zCDP at the price given, for adding or removing one privacy unit;
+    Formal guarantee: satisfies δ-approximate √(2ρ)-GDP at the price given, for adding or removing one privacy unit;
     ``docs/privacy.md``, section 5, mechanisms 1, 6, 7 and 9.
 
     Args:

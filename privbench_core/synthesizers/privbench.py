@@ -80,7 +80,7 @@ class SharedOptions(LinkOptions):
 
 
 class PrivBench:
-    """The default synthesizer: leaves over several columns, with the joints that the budget supports. Pure and zCDP."""
+    """The default synthesizer: leaves over several columns, with the joints that the budget supports. Pure and GDP."""
 
     name = "privbench"
 

@@ -71,7 +71,7 @@ class Options(GroupOptions):
 
 
 class PrivLava:
-    """Groups of children from latent attributes. zCDP only (δ > 0)."""
+    """Groups of children from latent attributes. GDP only (δ > 0)."""
 
     name = "privlava"
 

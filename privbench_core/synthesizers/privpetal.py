@@ -51,7 +51,7 @@ class Options(GroupOptions):
 
 
 class PrivPetal:
-    """Groups of children from permutation relations. zCDP only (δ > 0)."""
+    """Groups of children from permutation relations. GDP only (δ > 0)."""
 
     name = "privpetal"
 

@@ -41,7 +41,7 @@ class Options(SharedOptions):
 
 
 class PrivSPN:
-    """The paper's own networks. Pure (δ = 0) and zCDP (δ > 0)."""
+    """The paper's own networks. Pure (δ = 0) and GDP (δ > 0)."""
 
     name = "privspn"
 

@@ -39,7 +39,7 @@ Array = NDArray[np.float64]
 def measure_units(session: PrivateSession, table: str, bound: int, price: Price) -> UnitCount:
     """Measure how many units have rows in a table, by class of their number of rows, for ``price``.
 
-    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
+    Formal guarantee: satisfies ε-DP for a pure price and √(2ρ)-GDP otherwise at the price given, for adding or removing
     one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
 
     Args:
@@ -65,7 +65,7 @@ def measure_row_count(
 
     Its T is 1, for first counts of the columns: no T shows codes better, as rows grow less than T does.
 
-    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
+    Formal guarantee: satisfies ε-DP for a pure price and √(2ρ)-GDP otherwise at the price given, for adding or removing
     one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
 
     Args:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from privbench_core.errors import PrivbenchError
-from privbench_core.privacy.budget import Budget, Price
+from privbench_core.privacy.budget import Budget, Price, delta_for
 from privbench_core.privacy.noise import Counts, Sensitivity
 from privbench_core.privacy.queries import Distances, Marginal, ParentCounts, Query, RankSums, SignProducts
 from privbench_core.privacy.relations import is_set_null_across_units
@@ -182,5 +182,8 @@ def _replay(plan: Plan, pair: tuple[Drawn, Drawn], seed: int, tally: Tally, wher
             if first.artifacts[step.key].to_bytes() != second.artifacts[step.key].to_bytes():
                 tally.broken.append(f"{step.key}: released something around the noise, {where}")
         replayed.finish()
+        if plan.budget.delta:
+            claimed = plan.budget.delta - plan.budget.threshold_delta
+            tally.note("whole plan: δ at its ε", delta_for(replayed.loss, plan.budget.epsilon) / claimed, where)
     except Violation as found:
         tally.broken.append(f"{found}, {where}")

@@ -113,7 +113,7 @@ def test_the_synthesizer_plans_within_both_kinds_of_budget(delta: float) -> None
 
 
 def _as_a_step(folder: Path, names: dict[str, Any]) -> float:
-    schema, price = names["spec"].schema, privbench.Price(privbench.Measure.ZCDP, 0.1)
+    schema, price = names["spec"].schema, privbench.Price(privbench.Measure.GDP, 0.1)
     tables = {table.name: FolderSource(folder).read(table) for table in schema.tables}
     database = PrivateDatabase(schema, tables, bytes(16))
     with closing(Ledger(":memory:", schema.name, "household", privbench.Budget(10, 1e-9))) as ledger:

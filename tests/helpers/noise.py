@@ -8,7 +8,6 @@ more than the declared sensitivity. What the calls really cost between the two d
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +15,15 @@ import numpy as np
 import pytest
 
 from privbench_core.privacy.budget import Measure, Price
-from privbench_core.privacy.noise import Counts, NoiseSource, OpenDPNoise, Sensitivity, noise_scale, threshold
+from privbench_core.privacy.noise import (
+    Counts,
+    NoiseSource,
+    OpenDPNoise,
+    Sensitivity,
+    bounded_range,
+    noise_scale,
+    threshold,
+)
 
 _SLACK = 1 + 1e-9  # sensitivities are floats
 
@@ -42,7 +49,7 @@ class SeededNoise:
         return exact + np.clip(noise, -(1 << 62), 1 << 62).astype(np.int64)
 
     def choose(self, site: str, scores: Counts, sensitivity: int, price: Price) -> int:
-        epsilon = price.amount if price.measure is Measure.PURE else math.sqrt(8 * price.amount)
+        epsilon = price.amount if price.measure is Measure.PURE else bounded_range(price.amount)
         return int(np.argmax(scores + self._rng.gumbel(0.0, 2 * sensitivity / epsilon, len(scores))))
 
     def keep(

@@ -45,7 +45,7 @@ from tests.helpers.plans import plan_with
 
 Codes = NDArray[np.int32]
 Rng = np.random.Generator
-PLENTY = Price(Measure.ZCDP, 1e14)
+PLENTY = Price(Measure.GDP, 1e14)
 """A price so large that noise worth it is below a thousandth of a row: models then trust what they measure."""
 
 

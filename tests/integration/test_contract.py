@@ -261,6 +261,7 @@ def test_the_receipt_says_what_was_spent(done):
     budget = result.plan.budget
     assert receipt["guarantee"]["add_or_remove_one_unit"] == {"epsilon": EPSILON, "delta": budget.delta}
     assert receipt["guarantee"]["replace_one_unit"]["epsilon"] == 2 * EPSILON
+    assert ("gaussian_dp" in receipt["guarantee"]) == (budget.delta > 0)
     assert sum(entry["amount"] for entry in receipt["spend"]) == pytest.approx(result.paid or here.spent)
 
 

@@ -12,7 +12,7 @@ from privbench_core.errors import BudgetExhaustedError, InternalError
 from privbench_core.privacy.budget import Measure, Price, zero
 from privbench_core.privacy.filter import PrivacyFilter
 
-LIMIT = Price(Measure.ZCDP, 1.0, 0.1)
+LIMIT = Price(Measure.GDP, 1.0, 0.1)
 
 
 @dataclass
@@ -53,7 +53,7 @@ def test_spending_is_the_dearest_path_and_never_beyond_the_limit(todo: list[tupl
             oracle.splits.append([Oracle() for _ in range(parts)])
             oracles += oracle.splits[-1]
             continue
-        price = Price(Measure.ZCDP, amount / 64, delta / 64)
+        price = Price(Measure.GDP, amount / 64, delta / 64)
         before, number = oracles[0].cost(), len(charged)
         oracle.amount, oracle.delta = oracle.amount + price.amount, oracle.delta + price.delta
         after = oracles[0].cost()
@@ -85,4 +85,4 @@ def test_currencies_do_not_mix() -> None:
     account = PrivacyFilter(LIMIT, lambda *_: None)
     with pytest.raises(InternalError, match="measures"):
         account.charge("pure", Price(Measure.PURE, 0.1))
-    assert account.spent == zero(Measure.ZCDP)
+    assert account.spent == zero(Measure.GDP)

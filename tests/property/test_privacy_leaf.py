@@ -20,7 +20,7 @@ from tests.helpers.noise import RecordingNoise, ReplayNoise, SeededNoise, Violat
 N = 2_000
 SIZES = {"a": 2, "b": 2, "c": 2, "x": 6, "y": 6, "z": 6}
 ORDERED = {"x": 6, "y": 6, "z": 5}
-PRICES = [Price(Measure.PURE, 20.0), Price(Measure.ZCDP, 5.0)]
+PRICES = [Price(Measure.PURE, 20.0), Price(Measure.GDP, 5.0)]
 
 
 def rows(seed: int = 0) -> CodedView:

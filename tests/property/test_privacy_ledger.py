@@ -23,7 +23,7 @@ numbers = count()
 amounts = st.floats(0, 1.5) | st.floats(0, 0.05)
 prices = st.lists(
     st.builds(Price, st.just(Measure.PURE), amounts)
-    | st.builds(Price, st.just(Measure.ZCDP), amounts, st.sampled_from([0.0, 0.0, 1e-10, 1e-9, 1e-8])),
+    | st.builds(Price, st.just(Measure.GDP), amounts, st.sampled_from([0.0, 0.0, 1e-10, 1e-9, 1e-8])),
     max_size=25,
 )
 lifetimes = st.sampled_from([Budget(2.0), Budget(2.0, 1e-6), Budget(0.5, 1e-6), Budget(8.0, 1e-9)])
@@ -117,7 +117,7 @@ def test_whoever_keeps_up_knows_what_a_newcomer_reads(
         if act == "release" and reserved:
             ledger.release(reserved.pop(number % len(reserved)), "digest")
         elif act == "reserve":
-            price = Price(Measure.PURE if what == 1 else Measure.ZCDP, number / 64, 1e-10 * (what == 2))
+            price = Price(Measure.PURE if what == 1 else Measure.GDP, number / 64, 1e-10 * (what == 2))
             with suppress(BudgetExhaustedError):
                 reserved.append(ledger.reserve("r", f"step {what}", f"run {number % 2}", price, account))
         else:

@@ -210,9 +210,9 @@ def test_the_curator_answers_in_counts_of_units() -> None:
     database = town(0)
     what = spec(database, *RELATIONS["crowded groups, NULLs"][1:])
     view = build_view(database.private(), what)
-    account = PrivacyFilter(Price(Measure.ZCDP, 1e9), lambda *_: None)
+    account = PrivacyFilter(Price(Measure.GDP, 1e9), lambda *_: None)
     curator = Curator(view, account, SeededNoise(0), "test")
-    pairs = curator.measure("pairs", [Marginal(("own", "second"))], Price(Measure.ZCDP, 1e8))
+    pairs = curator.measure("pairs", [Marginal(("own", "second"))], Price(Measure.GDP, 1e8))
     several = np.bincount(database.private().parent_rows(database.schema.table("person").foreign_keys[0]))
     assert pairs.values[0].sum() == pytest.approx((several > 1).sum(), abs=0.01)
     assert curator.stability == 1

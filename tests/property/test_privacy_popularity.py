@@ -86,7 +86,7 @@ def test_one_unit_moves_popularity_no_further_than_claimed_and_some_as_far(
     assert max(shifts) > (0.9 if make is shop else 0.05)  # forum: the bound allows for more votes than there are
 
 
-@pytest.mark.parametrize("price", [Price(Measure.ZCDP, 0.3), Price(Measure.PURE, 0.45)])
+@pytest.mark.parametrize("price", [Price(Measure.GDP, 0.3), Price(Measure.PURE, 0.45)])
 def test_public_parents_counted_in_steps_cost_what_they_should(price: Price) -> None:
     """Most units have one row, most rows are of units with many."""
     database = shop(0)

@@ -36,7 +36,7 @@ def test_fidelity_warns_and_blocks_where_the_spec_says_so(
     town_spec: Path, figure: FidelityFigure, noise: str, block: bool, passed: bool, severity: dg.AssetCheckSeverity
 ) -> None:
     spec = replace(load_spec(town_spec), fidelity=FidelityPolicy(block=block))
-    step = validate_step(spec.schema, spec.schema.table("person"), zero(Measure.ZCDP))
+    step = validate_step(spec.schema, spec.schema.table("person"), zero(Measure.GDP))
     held = {"name": "expect_x", "column": "age", "success": True, "unexpected_count": 0, "table": "person"}
     released = {
         "expectations": [held],

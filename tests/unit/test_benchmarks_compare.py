@@ -266,7 +266,7 @@ def test_a_report_compares_codes_with_the_first_and_what_lacks_a_mechanism_with_
 
 
 def test_noise_at_a_site_is_the_same_whatever_is_measured_before():
-    price, sensitivity = Price(Measure.ZCDP, 0.1), Sensitivity(1, 1.0)
+    price, sensitivity = Price(Measure.GDP, 0.1), Sensitivity(1, 1.0)
     zeros = np.zeros(5, dtype=np.int64)
 
     def drawn(seed: int, sites: list[str]) -> dict[str, list[int]]:

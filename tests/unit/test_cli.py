@@ -177,7 +177,7 @@ def test_run_tells_where_the_bundle_is_and_a_second_run_pays_nothing(shop: Path)
     assert first["cost"]["reused"] == 0
     second = data_of("run", shop, "--epsilon", 1, "--out", out, "--scale", 2, "--seed", 7)
     assert second["rows"]["customer"] == pytest.approx(2 * first["rows"]["customer"], abs=1)
-    assert second["cost"] == {"measure": "zcdp", "paid": 0, "reused": pytest.approx(first["cost"]["paid"])}
+    assert second["cost"] == {"measure": "gdp", "paid": 0, "reused": pytest.approx(first["cost"]["paid"])}
     assert second["lifetime"] == first["lifetime"]
     text = call("run", shop, "--epsilon", 1, "--out", out)
     assert "nothing was paid again" in text.stdout

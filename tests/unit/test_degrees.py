@@ -76,5 +76,5 @@ def test_references_count_fewer_rows_of_a_unit_where_these_are_noise() -> None:
         def sigma(self, queries: object, price: Price) -> float:
             return price.amount**-0.5
 
-    found = [_counted_best(Session(), key, size, Price(Measure.ZCDP, rho)) for rho in (1e-3, 1e2)]  # type: ignore[arg-type]
+    found = [_counted_best(Session(), key, size, Price(Measure.GDP, rho)) for rho in (1e-3, 1e2)]  # type: ignore[arg-type]
     assert [each.rows_per_unit for each in found] == [1, 128]

@@ -100,7 +100,7 @@ def test_a_key_that_noise_hides_is_said_to_be_all_noise_before_and_after(
         assert "Noise along the other foreign keys" in said
         assert (hidden in said) == (epsilon == 1.0)
     small = results[1.0]
-    sizes = {"vote": forecast_row_count(released_units(result.releases["count", "vote"].artifact), Measure.ZCDP)}
+    sizes = {"vote": forecast_row_count(released_units(result.releases["count", "vote"].artifact), Measure.GDP)}
     steps = [small.plan.step(("fanout", name)) for name in ("vote.voter_id", "vote.post_id")]
     found = noise_of(schema, small.plan, steps, sizes)
     assert {key: noise.subject for key, noise in found.items()} == {steps[0].key: "links along vote.voter_id"}

@@ -127,7 +127,7 @@ def test_fewer_rows_of_a_unit_count_where_noise_is_large():
             return price.amount**-0.5
 
     ways = countings(OfUnits(), ForeignKey("row", ("of",), "user", ("id",)), reference)  # type: ignore[arg-type]
-    plans = [_planned(ways, 10, Price(Measure.ZCDP, rho)) for rho in (1e-3, 1e4)]
+    plans = [_planned(ways, 10, Price(Measure.GDP, rho)) for rho in (1e-3, 1e4)]
     assert [plan and plan[2].rows_per_unit for plan in plans] == [1, 128]
     weights = reference.weights(1)
     assert weights is not None

@@ -73,7 +73,7 @@ def fitted(session=None, price=PLENTY) -> tuple[Fanout, dict[str, pa.Table], Sch
 
 def test_where_noise_hides_all_joints_numbers_of_children_get_the_whole_price():
     schema, tables = planted_pair(1000)
-    price, spent = Price(Measure.ZCDP, 1e-5), []
+    price, spent = Price(Measure.GDP, 1e-5), []
     account = PrivacyFilter(price, lambda label, cost: spent.append((label, cost.amount)))
     fanout, *_ = fitted(PrivateSession(PrivateDatabase(schema, tables, bytes(16)), account, NoNoise(), "t"), price)
     assert not fanout.fanout_tables

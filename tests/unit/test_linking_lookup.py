@@ -179,7 +179,7 @@ def test_codes_of_public_rows_hold_about_as_many_references_each():
 def test_references_of_units_are_counted_at_the_noise_of_units():
     """A table of units has no numbers by class: taken for one row, it multiplied its noise by the number of units."""
     schema, tables, *_ = at_places(30)
-    door, price = door_of(schema, tables), Price(Measure.ZCDP, 0.1)
+    door, price = door_of(schema, tables), Price(Measure.GDP, 0.1)
     size = RowCount(3000.0, 1.0)
     found, none = row_popularity(door, schema.table("unit").foreign_keys[0], size, 30, price).popularity
     assert none == 0
@@ -191,7 +191,7 @@ def test_references_of_units_are_counted_at_the_noise_of_units():
 def test_what_joints_leave_of_the_price_tells_how_popular_parents_are(public: bool):
     """So small a price hides all joints; half of it was not spent."""
     schema, tables, *_ = at_places(30) if public else visits()
-    price, spent = Price(Measure.ZCDP, 1e-5), []
+    price, spent = Price(Measure.GDP, 1e-5), []
     key = next(key for table in schema.tables for key in table.foreign_keys if not key.owner)
     account = PrivacyFilter(price, lambda label, cost: spent.append((label, cost.amount)))
     session = PrivateSession(PrivateDatabase(schema, tables, bytes(16)), account, NoNoise(), "test")

@@ -118,14 +118,14 @@ def test_marginals_are_of_all_rows_and_joints_are_compared_with_those_that_were_
     schema, tables, size = flights()
     session, rows = door_of(schema, tables), tables["flight"]
     columns = {name: (Own(name), coder) for name, coder in coders_of(schema.table("flight")).items() if name < "c2"}
-    known = measure_by_size(session, "flight", columns, size, Price(Measure.ZCDP, 0.01))
+    known = measure_by_size(session, "flight", columns, size, Price(Measure.GDP, 0.01))
     view = session.view(ViewSpec("flight", columns, (1,)), "flights")
     marginals = MarginalsOverRows(view, session, "flight", profile_of(columns, size), known, 1)
-    noise = [marginals.noise(Price(Measure.ZCDP, amount)) for amount in (0.0, 0.01, 1.0)]
+    noise = [marginals.noise(Price(Measure.GDP, amount)) for amount in (0.0, 0.01, 1.0)]
     assert noise == sorted(noise, reverse=True)
     assert noise[2] < noise[0] / 2
-    found = marginals.improve(Price(Measure.ZCDP, 1.0))
-    left = marginals.noise(Price(Measure.ZCDP, 0.0))
+    found = marginals.improve(Price(Measure.GDP, 1.0))
+    left = marginals.noise(Price(Measure.GDP, 0.0))
     assert left < 1.3 * noise[2]  # as promised, and less where rows of units are spread, which nobody knew
     numbers = np.bincount(np.where(rows["plane_id"].is_null(), 0, rows["plane_id"].fill_null(0).to_numpy() + 1))
     weight = 1 / np.where(rows["plane_id"].is_null(), 1, numbers[rows["plane_id"].fill_null(0).to_numpy() + 1])
@@ -148,12 +148,12 @@ def test_joints_of_clipped_units_have_less_noise_and_are_those_of_all_rows(monke
         if not clipped:
             monkeypatch.setattr(SizeStratifiedMarginals, "collisions", lambda _self, _name: 1.0)
         session = door_of(schema, tables)
-        known = measure_by_size(session, "flight", columns, size, Price(Measure.ZCDP, 0.01))
+        known = measure_by_size(session, "flight", columns, size, Price(Measure.GDP, 0.01))
         view = session.view(ViewSpec("flight", columns, (32,)), "flights")
         marginals = MarginalsOverRows(view, session, "flight", profile_of(columns, size), known, 32)
-        marginals.improve(Price(Measure.ZCDP, 0.1))
+        marginals.improve(Price(Measure.GDP, 0.1))
         assert (marginals.clipping_gain(("c0", "c1")) > 1.3) == clipped
-        leaf = PairwiseFit().find(marginals, Price(Measure.ZCDP, 1.0), {})
+        leaf = PairwiseFit().find(marginals, Price(Measure.GDP, 1.0), {})
         assert isinstance(leaf, MeasuredLeaf)
         table = leaf.tables["c0", "c1"]
         noise[clipped] = table.sigma / table.counts.sum()

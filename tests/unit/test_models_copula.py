@@ -117,7 +117,7 @@ def test_signs_cost_little_where_noise_is_small_and_nothing_where_it_hides_all(m
 def test_rows_follow_pairs_that_were_not_measured() -> None:
     """So little is paid that no pair is measured, and rows are drawn that are correlated all the same."""
     codes = planted(0.7)
-    price = Price(Measure.ZCDP, 1e-4)
+    price = Price(Measure.GDP, 1e-4)
     curator, account = curator_of(codes, SIZES, price)
     found = PairwiseFit(max_pairs=0).find(Marginals(curator, one_way_of(codes, SIZES, sigma=60.0)), price, SIZES)
     assert isinstance(found, MeasuredLeaf)

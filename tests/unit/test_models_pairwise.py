@@ -29,8 +29,8 @@ def planted(n: int = 6000, seed: int = 0):
 
 def test_the_planted_pairs_are_found_and_no_others():
     codes = planted()
-    curator, account = curator_of(codes, SIZES, Price(Measure.ZCDP, 0.001))
-    leaf = PairwiseFit().fit(curator, one_way_of(codes, SIZES, sigma=20.0), Price(Measure.ZCDP, 0.001), {}).fit()
+    curator, account = curator_of(codes, SIZES, Price(Measure.GDP, 0.001))
+    leaf = PairwiseFit().fit(curator, one_way_of(codes, SIZES, sigma=20.0), Price(Measure.GDP, 0.001), {}).fit()
     assert set(leaf.pairs) == {("a", "b"), ("c", "d")}
     assert account.spent.amount <= 0.001 * (1 + 1e-9)
 
@@ -38,9 +38,9 @@ def test_the_planted_pairs_are_found_and_no_others():
 def test_independent_columns_are_measured_one_by_one():
     rng = np.random.default_rng(1)
     codes = {name: rng.integers(0, SIZES[name], 3000).astype(np.int32) for name in SIZES}
-    curator, account = curator_of(codes, SIZES, Price(Measure.ZCDP, 0.01))
+    curator, account = curator_of(codes, SIZES, Price(Measure.GDP, 0.01))
     noisy = OneWay.with_sigma({n: c + 30.0 for n, c in one_way_of(codes, SIZES).counts.items()}, 100.0)
-    leaf = PairwiseFit().fit(curator, noisy, Price(Measure.ZCDP, 0.01), {}).fit()
+    leaf = PairwiseFit().fit(curator, noisy, Price(Measure.GDP, 0.01), {}).fit()
     assert leaf.pairs == {}
     exact = {name: joint_of(codes, SIZES, name) for name in SIZES}
     assert max(tvd(leaf.marginals[name], exact[name]) for name in SIZES) < 0.01  # the second look corrects the first
@@ -129,7 +129,7 @@ def test_columns_that_are_known_well_are_not_measured_again():
     curator, _ = curator_of(codes, SIZES)
     known = one_way_of(codes, SIZES)
     sigmas = {name: np.full(size, 0.01 if name == "a" else 100.0) for name, size in SIZES.items()}
-    look = choose_remeasurement(curator, OneWay(known.counts, sigmas), Price(Measure.ZCDP, 0.001))
+    look = choose_remeasurement(curator, OneWay(known.counts, sigmas), Price(Measure.GDP, 0.001))
     assert set(look.shares) == {"b", "c", "d"}
 
 
@@ -200,7 +200,7 @@ def test_a_wide_pair_is_measured_over_groups_of_codes_if_these_are_in_order_and_
     codes, sizes, price = (
         {"x": x.astype(np.int32), "y": y.astype(np.int32)},
         {"x": 60, "y": 60},
-        Price(Measure.ZCDP, 0.005),
+        Price(Measure.GDP, 0.005),
     )
     asked: list[Marginal] = []
     evaluate = Marginal.evaluate

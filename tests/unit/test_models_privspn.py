@@ -108,7 +108,7 @@ def test_the_default_grows_a_sum_node_only_where_parts_stay_large():
 
 def test_the_default_grows_no_sum_node_that_it_cannot_pay_for():
     codes = planted()
-    price = Price(Measure.ZCDP, 0.01)
+    price = Price(Measure.GDP, 0.01)
     curator, _ = curator_of(codes, SIZES, price)
     node = PairwiseSPN(ORDERED, beta=500).build(curator, one_way_of(codes, SIZES, 10.0), price).fit()
     assert isinstance(node, Leaf)
@@ -142,7 +142,7 @@ def test_the_budgets_of_a_product_follow_the_scales_of_its_parts():
 
 
 def test_identical_rows_do_not_split_for_ever():
-    price = Price(Measure.ZCDP, 1.0)
+    price = Price(Measure.GDP, 1.0)
     codes = {name: np.zeros(3000, dtype=np.int32) for name in SIZES}
     node, spent = papers_network(codes, price, seed=0, alpha=0.1, beta=10)
     assert isinstance(node, Product)
@@ -153,7 +153,7 @@ def test_rows_are_not_split_where_no_columns_depend_on_each_other():
     rng = np.random.default_rng(0)
     sizes = {"a": 4, "b": 5, "c": 3}
     codes = {name: rng.integers(0, size, 30_000).astype(np.int32) for name, size in sizes.items()}
-    price = Price(Measure.ZCDP, 0.01)
+    price = Price(Measure.GDP, 0.01)
     curator, _ = curator_of(codes, sizes, price)
     network = PairwiseSPN({}, max_noise=1.0)
     assert network._affordable(curator, one_way_of(codes, sizes), price)

@@ -26,7 +26,7 @@ def clusters(n: int = 2000, seed: int = 0):
 def test_lloyd_finds_two_planted_clusters_from_any_start(seed):
     codes, sizes, side = clusters()
     curator, account = curator_of(codes, sizes)
-    price = Price(Measure.ZCDP, 1e12)
+    price = Price(Measure.GDP, 1e12)
     rule = lloyd_split(curator, ["x", "k", "l"], {"x"}, 3, price, np.random.default_rng(seed))
     assert isinstance(rule, Centres)
     agreement = (rule.assign(codes) == side).mean()
@@ -39,7 +39,7 @@ def test_lloyd_spends_its_iterations_and_no_more():
     labels = []
     curator, account = curator_of(codes, sizes)
     account.record = lambda label, price: labels.append((label, price.amount))
-    lloyd_split(curator, ["x", "k"], {"x"}, 4, Price(Measure.ZCDP, 1.0), np.random.default_rng(0))
+    lloyd_split(curator, ["x", "k"], {"x"}, 4, Price(Measure.GDP, 1.0), np.random.default_rng(0))
     assert [label for label, _ in labels] == [f"test/centres {i}" for i in range(4)]
     assert [amount for _, amount in labels] == [0.25] * 4
 
@@ -51,7 +51,7 @@ def test_lloyd_starts_without_looking_at_rows():
     for value in (0, 19):
         codes = {"x": np.full(3, value, dtype=np.int32), "k": np.zeros(3, dtype=np.int32)}
         curator, _ = curator_of(codes, sizes)
-        tiny = Price(Measure.ZCDP, 1e-9)  # σ says that three rows mean nothing
+        tiny = Price(Measure.GDP, 1e-9)  # σ says that three rows mean nothing
         rules.append(lloyd_split(curator, ["x", "k"], {"x"}, 2, tiny, np.random.default_rng(7)))
     assert rules[0] == rules[1]
 
@@ -59,7 +59,7 @@ def test_lloyd_starts_without_looking_at_rows():
 def test_lloyd_handles_no_rows_and_columns_of_one_code():
     codes = {"x": np.zeros(0, dtype=np.int32), "one": np.zeros(0, dtype=np.int32)}
     curator, _ = curator_of(codes, {"x": 1, "one": 1})
-    rule = lloyd_split(curator, ["x", "one"], {"x"}, 2, Price(Measure.ZCDP, 1.0), np.random.default_rng(0))
+    rule = lloyd_split(curator, ["x", "one"], {"x"}, 2, Price(Measure.GDP, 1.0), np.random.default_rng(0))
     assert rule.parts == 2
     assert rule.assign(codes).shape == (0,)
 

@@ -37,7 +37,7 @@ def chain(seed: int = 0):
     return {name: codes.astype(np.int32) for name, codes in zip("abcd", (a, b, c, rng.integers(0, 3, N)), strict=True)}
 
 
-@pytest.mark.parametrize("price", [Price(Measure.ZCDP, 0.002), Price(Measure.PURE, 0.5)], ids=["zCDP", "pure"])
+@pytest.mark.parametrize("price", [Price(Measure.GDP, 0.002), Price(Measure.PURE, 0.5)], ids=["zCDP", "pure"])
 def test_rows_follow_a_parity_that_no_pair_shows(price: Price) -> None:
     codes = parity()
     curator, account = curator_of(codes, SIZES, price)
@@ -66,7 +66,7 @@ def test_triples_are_not_screened_where_noise_would_hide_them() -> None:
     codes = parity()
     clean = one_way_of(codes, SIZES).clean()
     curator, account = curator_of(codes, SIZES)
-    assert candidate_triples(curator, clean, N, Price(Measure.ZCDP, 1e-7)) == []
+    assert candidate_triples(curator, clean, N, Price(Measure.GDP, 1e-7)) == []
     assert len(candidate_triples(curator, clean, N, PLENTY)) == 4
     assert candidate_triples(curator, {"a": clean["a"], "b": np.array([1.0 * N])}, N, PLENTY) == []
     wide = {name: np.full(20, N / 20) for name in "abc"}

@@ -26,7 +26,7 @@ def test_without_the_package_a_plan_says_what_to_install(monkeypatch: pytest.Mon
     monkeypatch.setattr(mst, "find_spec", lambda _: None)
     database = town(0)
     with pytest.raises(SpecError, match=r"privbench\[mbi\]"):
-        mst.MST().steps(database.schema, database.schema.table("household"), Price(Measure.ZCDP, 1.0))
+        mst.MST().steps(database.schema, database.schema.table("household"), Price(Measure.GDP, 1.0))
 
 
 def test_the_model_has_the_pairs_of_the_tree():
@@ -46,7 +46,7 @@ def test_the_model_has_the_pairs_of_the_tree():
     assert leaf.marginals["a"] == pytest.approx(leaf.pairs["a", "b"].sum(axis=1), abs=1e-6)
 
 
-@pytest.mark.parametrize("measure", [Measure.ZCDP, Measure.PURE])
+@pytest.mark.parametrize("measure", [Measure.GDP, Measure.PURE])
 def test_a_neighbour_moves_no_noise_input_beyond_what_the_price_covers(measure: Measure):
     """Selections and answers are replayed on the rows without one household: all artifacts are the same bytes."""
     pytest.importorskip("mbi")

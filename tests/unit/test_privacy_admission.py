@@ -54,7 +54,7 @@ from tests.helpers.databases import Database, town
 from tests.helpers.depot import depot
 from tests.helpers.noise import SeededNoise
 
-PRICE = Price(Measure.ZCDP, 0.1)
+PRICE = Price(Measure.GDP, 0.1)
 SCHEMA = town(0).schema
 OWNER = next(key for key in SCHEMA.table("person").foreign_keys if key.owner)
 ROOMS = Discretizer(codec_for(SCHEMA.table("household").column("rooms"), table="household"))
@@ -64,7 +64,7 @@ SIZE = ROOMS.size
 def session_on(database: Database) -> tuple[PrivateSession, list[str]]:
     """A session with much to spend, and the labels charged."""
     labels: list[str] = []
-    account = PrivacyFilter(Price(Measure.ZCDP, 100.0, 1e-3), lambda label, _: labels.append(label))
+    account = PrivacyFilter(Price(Measure.GDP, 100.0, 1e-3), lambda label, _: labels.append(label))
     return PrivateSession(database.private(), account, SeededNoise(0), "test"), labels
 
 
@@ -232,7 +232,7 @@ def test_rules_give_every_code_a_part(name: str) -> None:
 def test_prices_are_exactly_prices() -> None:
     session, labels = session_on(town(0))
     curator = session.view(ViewSpec("household", {"rooms": (Own("rooms"), ROOMS)}))
-    free = Free(Measure.ZCDP, 1e6, 1e-4)
+    free = Free(Measure.GDP, 1e6, 1e-4)
     with pytest.raises(InternalError, match="must be a Price"):
         curator.measure("ask", [Marginal(("rooms",))], free)
     with pytest.raises(InternalError, match="must be a Price"):

@@ -12,8 +12,16 @@ from scipy.stats import norm
 
 from privbench_core.errors import InternalError, UnsupportedBudgetError
 from privbench_core.privacy import noise as noise_module
-from privbench_core.privacy.budget import Measure, Price
-from privbench_core.privacy.noise import OpenDPNoise, Sensitivity, noise_scale, noise_std, threshold
+from privbench_core.privacy.budget import Measure, Price, delta_for
+from privbench_core.privacy.noise import (
+    OpenDPNoise,
+    Sensitivity,
+    bounded_range,
+    fineness,
+    noise_scale,
+    noise_std,
+    threshold,
+)
 from tests.helpers.audit import at_least, epsilon_at_least
 
 NOISE = OpenDPNoise()
@@ -49,17 +57,34 @@ def test_half_the_laplace_noise_is_caught(n: int) -> None:
     assert epsilon_at_least(added(0, 1, double), added(1, 1, double), n) > 1.0
 
 
-def gaussian_delta(rho: float, epsilon: float) -> float:
-    """The exact δ of Gaussian noise of this ρ at ε (Balle and Wang 2018); the discrete one is as private, or more."""
-    mu = math.sqrt(2 * rho)
-    return float(norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu))
+@pytest.mark.parametrize("rho", [0.02, 0.5])
+@pytest.mark.parametrize("sensitivity", [1, 10, 64])
+@pytest.mark.parametrize("draws", [1, 4])
+def test_discrete_noise_is_no_less_private_than_the_gaussian_of_its_rho(
+    rho: float, sensitivity: int, draws: int
+) -> None:
+    """The privacy loss of several draws is a function of their sum, whose distribution is exact here."""
+    sigma = noise_scale(Sensitivity(sensitivity, sensitivity), Price(Measure.GDP, rho))
+    reach = math.ceil(30 * sigma * math.sqrt(draws)) + draws * sensitivity
+    numbers = np.arange(-reach, reach + 1)
+    one = np.exp(-(numbers**2) / (2 * sigma**2))
+    total = one = one / one.sum()
+    for _ in range(draws - 1):
+        total = np.convolve(total, one, "same")
+    loss = sensitivity * (draws * sensitivity - 2 * numbers) / (2 * sigma**2)
+    for epsilon in np.linspace(0.05, 4, 40):
+        delta = float(total @ -np.expm1(np.minimum(0, epsilon - loss)))
+        bound = delta_for(draws * rho, epsilon)
+        assert delta <= bound + 1e-12
+        if sensitivity == 64 and bound > 1e-9:
+            assert delta > 0.99 * bound, "noise is wasted"
 
 
 @sizes
 @pytest.mark.parametrize("epsilon", [0.3, 1.0])
 def test_gaussian_noise_is_worth_its_rho(n: int, epsilon: float) -> None:
-    price, sensitivity = Price(Measure.ZCDP, 0.5), 1 << 10
-    delta = gaussian_delta(price.amount, epsilon)
+    price, sensitivity = Price(Measure.GDP, 0.5), 1 << 10
+    delta = delta_for(price.amount, epsilon)
     pair = (added(0, sensitivity, price), added(sensitivity, sensitivity, price))
     assert epsilon_at_least(*pair, n, delta=delta) <= epsilon
     assert epsilon_at_least(*pair, n, delta=delta / 2) > 0, "the audit has lost its power"
@@ -67,17 +92,17 @@ def test_gaussian_noise_is_worth_its_rho(n: int, epsilon: float) -> None:
 
 @sizes
 def test_half_the_gaussian_noise_is_caught(n: int) -> None:
-    price, sensitivity = Price(Measure.ZCDP, 0.5), 1 << 10
-    halved = Price(Measure.ZCDP, 4 * price.amount)  # σ goes with 1/√ρ
+    price, sensitivity = Price(Measure.GDP, 0.5), 1 << 10
+    halved = Price(Measure.GDP, 4 * price.amount)  # σ goes with 1/√ρ
     pair = (added(0, sensitivity, halved), added(sensitivity, sensitivity, halved))
-    assert epsilon_at_least(*pair, n, delta=gaussian_delta(price.amount, 1.0)) > 1.0
+    assert epsilon_at_least(*pair, n, delta=delta_for(price.amount, 1.0)) > 1.0
 
 
 few = pytest.mark.parametrize("n", [3_000, pytest.param(30_000, marks=pytest.mark.slow)])
 
 
 @few
-@pytest.mark.parametrize("price", [Price(Measure.PURE, 1.0), Price(Measure.ZCDP, 1 / 8)], ids=["pure", "zCDP"])
+@pytest.mark.parametrize("price", [Price(Measure.PURE, 1.0), Price(Measure.GDP, math.pi / 16)], ids=["pure", "GDP"])
 def test_a_choice_is_worth_its_price(n: int, price: Price) -> None:
     # The worst case: the score of an unlikely candidate rises while the likely one's falls. ε = 1 in both currencies.
     pair = chosen([-12, 0], 3, price), chosen([-9, -3], 3, price)
@@ -93,7 +118,7 @@ def test_half_the_noise_of_a_choice_is_caught(n: int) -> None:
 
 
 def test_a_clear_winner_is_chosen_and_a_tie_is_fair() -> None:
-    price = Price(Measure.ZCDP, 0.5)
+    price = Price(Measure.GDP, 0.5)
     assert set(chosen([0, 500, 0], 1, price)(200)) == {1}
     wins = np.bincount(chosen([7, 7], 1, price)(1000), minlength=2)
     assert wins.min() > 400
@@ -104,7 +129,7 @@ LONELY = {f"key {i}": 1 << 20 for i in range(QUICK)}  # each of them could be th
 
 def named(share_of_noise: float, monkeypatch: pytest.MonkeyPatch) -> float:
     """Lower bound on the probability that a key of a single unit is named, with a threshold for too little noise."""
-    price, one = Price(Measure.ZCDP, 0.01, 0.05), Sensitivity(float(1 << 20), float(1 << 20))
+    price, one = Price(Measure.GDP, 0.01, 0.05), Sensitivity(float(1 << 20), float(1 << 20))
     bar = one.l1 + share_of_noise * (threshold(one, price, 1) - one.l1)
     monkeypatch.setattr(noise_module, "threshold", lambda *_: bar)
     kept = NOISE.keep("audit", LONELY, one, price, 1)
@@ -120,7 +145,7 @@ def test_a_threshold_for_half_the_noise_is_caught(monkeypatch: pytest.MonkeyPatc
 
 
 def test_what_many_units_share_is_named() -> None:
-    price, one = Price(Measure.ZCDP, 0.5, 1e-9), Sensitivity(1.0, 1.0)
+    price, one = Price(Measure.GDP, 0.5, 1e-9), Sensitivity(1.0, 1.0)
     kept = NOISE.keep("audit", {"common": 1000, "rare": 1}, one, price, 1)
     assert set(kept) == {"common"}
     assert abs(kept["common"] - 1000) < 20
@@ -128,7 +153,7 @@ def test_what_many_units_share_is_named() -> None:
 
 
 def test_the_threshold_grows_with_the_keys_a_unit_touches() -> None:
-    price, one = Price(Measure.ZCDP, 0.005, 1e-9), Sensitivity(1.0, 1.0)
+    price, one = Price(Measure.GDP, 0.005, 1e-9), Sensitivity(1.0, 1.0)
     bars = [threshold(one, price, touched) for touched in (1, 10, 100)]
     sigma = noise_scale(one, price)
     assert bars == sorted(bars)
@@ -140,7 +165,7 @@ def test_the_threshold_grows_with_the_keys_a_unit_touches() -> None:
         threshold(one, Price(Measure.PURE, 1.0), 1)
 
 
-@pytest.mark.parametrize("price", [Price(Measure.PURE, 0.5), Price(Measure.ZCDP, 0.02)], ids=["laplace", "gaussian"])
+@pytest.mark.parametrize("price", [Price(Measure.PURE, 0.5), Price(Measure.GDP, 0.02)], ids=["laplace", "gaussian"])
 def test_noise_has_the_announced_deviation_and_no_bias(price: Price) -> None:
     sensitivity = Sensitivity(3.0, 2.0)
     drawn = NOISE.add("audit", np.zeros((100, 60), dtype=np.int64), sensitivity, price)
@@ -149,6 +174,26 @@ def test_noise_has_the_announced_deviation_and_no_bias(price: Price) -> None:
     sigma = noise_std(sensitivity, price)
     assert abs(drawn.mean()) < 6 * sigma / math.sqrt(drawn.size)
     assert drawn.std() == pytest.approx(sigma, rel=0.1)
+
+
+@pytest.mark.parametrize("rho", [1e-6, 0.01, 0.5, 1e4])
+@pytest.mark.parametrize("sensitivity", [1.0, math.sqrt(2), 1 << 20])
+def test_the_grid_of_gaussian_noise_is_fine_and_costs_nothing(rho: float, sensitivity: float) -> None:
+    price, one = Price(Measure.GDP, rho), Sensitivity(sensitivity, sensitivity)
+    factor = fineness(one, price)
+    finer = one.times(factor)
+    assert fineness(finer, price) == 1
+    assert noise_std(one, price) == pytest.approx(noise_scale(finer, price) / factor)
+    assert noise_std(one, price) == pytest.approx(sensitivity / math.sqrt(2 * rho), rel=1e-3)
+    assert fineness(one, Price(Measure.PURE, rho)) == 1
+
+
+@pytest.mark.parametrize("likely", np.linspace(0.01, 0.99, 9))
+@pytest.mark.parametrize("rho", [1e-4, 0.1, 4.0])
+def test_a_choice_is_no_easier_to_tell_than_the_gaussian_of_its_price(rho: float, likely: float) -> None:
+    """Two outcomes whose odds change by all of the range: μ of such a choice is exactly Φ⁻¹(p) - Φ⁻¹(q)."""
+    other = 1 / (1 + math.exp(bounded_range(rho)) * (1 - likely) / likely)
+    assert norm.ppf(likely) - norm.ppf(other) <= math.sqrt(2 * rho) * (1 + 1e-9)
 
 
 def test_two_draws_differ() -> None:

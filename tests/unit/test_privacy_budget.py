@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 import pytest
-from scipy.optimize import minimize_scalar
+from scipy.integrate import quad
 from scipy.stats import norm
 
 from privbench_core.columns.discretizer import Discretizer
@@ -20,7 +20,7 @@ from privbench_core.privacy.budget import Budget, Measure, Price, delta_for, eps
 from privbench_core.privacy.features import Own
 from privbench_core.privacy.filter import PrivacyFilter
 from privbench_core.privacy.ledger.ledger import Ledger
-from privbench_core.privacy.noise import OpenDPNoise
+from privbench_core.privacy.noise import OpenDPNoise, Sensitivity
 from privbench_core.privacy.queries import Distances, Marginal
 from privbench_core.privacy.session import PrivateSession, open_session
 from privbench_core.privacy.split_rules import ByValue
@@ -70,15 +70,15 @@ def rooms_view() -> ViewSpec:
 def test_what_is_expected_is_not_read_before_something_is_paid(monkeypatch: pytest.MonkeyPatch) -> None:
     heard: list[list[tuple[str, ...]]] = []
     monkeypatch.setattr(HeldRows, "prepare", lambda _, marginals: heard.append(list(marginals)))
-    session, account, _ = door_with(Price(Measure.ZCDP, 1.0))
+    session, account, _ = door_with(Price(Measure.GDP, 1.0))
     view = session.view(rooms_view())
     view.expect([Marginal(("rooms",))])
     with pytest.raises(BudgetExhaustedError):
-        view.measure("too much", [Marginal(())], Price(Measure.ZCDP, 2.0))
+        view.measure("too much", [Marginal(())], Price(Measure.GDP, 2.0))
     assert not heard
     assert account.spent.amount == 0
     for _ in range(2):
-        view.measure("rows", [Marginal(())], Price(Measure.ZCDP, 0.1))
+        view.measure("rows", [Marginal(())], Price(Measure.GDP, 0.1))
     assert heard == [[(), ("rooms",)], [()]]
     with pytest.raises(InternalError):
         view.expect([Marginal(("no such column",))])
@@ -121,13 +121,13 @@ def test_a_plan_beyond_its_budget_cannot_be_made() -> None:
 
 
 def test_a_step_without_a_price_cannot_open_the_door() -> None:
-    step = Step(("x", "y"), StepKind.MODEL, "y", (), ("household",), Price(Measure.ZCDP, 0.0), lambda _: None)  # type: ignore[arg-type,return-value]
+    step = Step(("x", "y"), StepKind.MODEL, "y", (), ("household",), Price(Measure.GDP, 0.0), lambda _: None)  # type: ignore[arg-type,return-value]
     with pytest.raises(InternalError, match="exactly if it has a price"):
         Plan("privbench", ZCDP, (step,))
 
 
 def test_asking_for_more_is_refused_before_the_look(looks: list[Marginal]) -> None:
-    limit = Price(Measure.ZCDP, 0.1)
+    limit = Price(Measure.GDP, 0.1)
     session, account, labels = door_with(limit)
     curator = session.view(rooms_view())
     curator.measure("first", [Marginal(("rooms",))], limit.share(0.6))
@@ -140,11 +140,11 @@ def test_asking_for_more_is_refused_before_the_look(looks: list[Marginal]) -> No
 
 
 def test_every_verb_is_refused_when_nothing_is_left() -> None:
-    limit = Price(Measure.ZCDP, 0.1, 1e-7)
+    limit = Price(Measure.GDP, 0.1, 1e-7)
     session, account, _ = door_with(limit)
     curator = session.view(rooms_view())
     curator.measure("all", [Marginal(("rooms",))], limit)
-    more = Price(Measure.ZCDP, 1e-3)
+    more = Price(Measure.GDP, 1e-3)
     size = curator.sizes["rooms"]
     distances = Distances(((((("rooms",), np.zeros(size))),),))
     with pytest.raises(BudgetExhaustedError):
@@ -158,7 +158,7 @@ def test_every_verb_is_refused_when_nothing_is_left() -> None:
 
 
 def test_parts_of_a_split_cost_what_the_dearest_costs() -> None:
-    limit = Price(Measure.ZCDP, 0.1)
+    limit = Price(Measure.GDP, 0.1)
     session, account, labels = door_with(limit)
     curator = session.view(rooms_view())
     size = curator.sizes["rooms"]
@@ -169,10 +169,10 @@ def test_parts_of_a_split_cost_what_the_dearest_costs() -> None:
 
 
 def test_the_parts_of_a_split_are_disjoint_and_complete() -> None:
-    session, _, _ = door_with(Price(Measure.ZCDP, 1e9))
+    session, _, _ = door_with(Price(Measure.GDP, 1e9))
     curator = session.view(rooms_view())
     size = curator.sizes["rooms"]
-    price = Price(Measure.ZCDP, 1e7)  # next to no noise
+    price = Price(Measure.GDP, 1e7)  # next to no noise
     whole = curator.measure("whole", [Marginal(("rooms",))], price).values[0]
     parts = [
         part.measure("part", [Marginal(("rooms",))], price).values[0]
@@ -198,18 +198,18 @@ def test_a_list_of_values_is_not_learned_without_delta() -> None:
 
 
 class SaysSeven(SeededNoise):
-    """Noise that answers 7 whatever it is given, as a draw may."""
+    """Noise whose answer is 7 times the sensitivity, which a row of households moves a count by."""
 
-    def keep(self, site: str, exact: dict[str, int], *_: object) -> dict[str, int]:
-        return dict.fromkeys(sorted(exact)[:2], 7)
+    def keep(self, site: str, exact: dict[str, int], sensitivity: Sensitivity, *_: object) -> dict[str, int]:
+        return dict.fromkeys(sorted(exact)[:2], int(7 * sensitivity.l2))
 
 
 def test_counts_of_learned_values_are_the_noisy_ones() -> None:
-    price = Price(Measure.ZCDP, 1.0).with_delta(1e-4)
+    price = Price(Measure.GDP, 1.0).with_delta(1e-4)
     session = PrivateSession(town(0).private(), PrivacyFilter(price, lambda *_: None), SaysSeven(0), "test")
     found = session.discover("household", "colour", price)
     assert len(found.counts) == 2
-    assert set(found.counts.values()) == {7.0}  # a row of households weighs 1
+    assert set(found.counts.values()) == {7.0}
 
 
 class RankCoder(Discretizer):
@@ -228,7 +228,7 @@ class CutByRows(OrderedCodec):
 
 
 def test_the_door_takes_no_coder_that_might_look_at_other_rows() -> None:
-    session, account, _ = door_with(Price(Measure.ZCDP, 0.1))
+    session, account, _ = door_with(Price(Measure.GDP, 0.1))
     discretizer = rooms_view().features["rooms"][1]
     codec = discretizer.codec
     assert isinstance(codec, OrderedCodec)
@@ -249,14 +249,14 @@ class SeededOpenDP(SeededNoise):
 def test_a_durable_ledger_refuses_noise_that_can_be_seeded(tmp_path: object, noise: SeededNoise) -> None:
     ledger = Ledger(f"{tmp_path}/ledger.sqlite", "town", "household", ZCDP)
     with pytest.raises(InternalError, match="OpenDP"):
-        open_session(town(0).private(), ledger, noise, release="r", step="s", run="x", price=Price(Measure.ZCDP, 0.01))
+        open_session(town(0).private(), ledger, noise, release="r", step="s", run="x", price=Price(Measure.GDP, 0.01))
     assert ledger.entries() == []
     ledger.close()
 
 
 def test_the_door_reserves_before_it_opens_and_writes_down_each_verb(looks: list[Marginal]) -> None:
     ledger = Ledger(":memory:", "town", "household", ZCDP)
-    price = Price(Measure.ZCDP, 0.01)
+    price = Price(Measure.GDP, 0.01)
     session, reservation = open_session(
         town(0).private(), ledger, OpenDPNoise(), release="r", step="s", run="x", price=price
     )
@@ -265,13 +265,13 @@ def test_the_door_reserves_before_it_opens_and_writes_down_each_verb(looks: list
     assert ledger.charges(reservation) == [("s/view/rooms", price.amount)]
     with pytest.raises(BudgetExhaustedError):
         open_session(
-            town(0).private(), ledger, OpenDPNoise(), release="r", step="t", run="x", price=Price(Measure.ZCDP, 9.0)
+            town(0).private(), ledger, OpenDPNoise(), release="r", step="t", run="x", price=Price(Measure.GDP, 9.0)
         )
     assert len(looks) == 1
     ledger.close()
 
 
-@pytest.mark.parametrize("price", [Price(Measure.ZCDP, 0.01, 1e-9), Price(Measure.PURE, 0.25)])
+@pytest.mark.parametrize("price", [Price(Measure.GDP, 0.01, 1e-9), Price(Measure.PURE, 0.25)])
 def test_a_door_spends_its_reservation_and_no_more(price: Price) -> None:
     ledger = Ledger(":memory:", "town", "household", ZCDP)
     session, reservation = open_session(
@@ -291,30 +291,26 @@ def test_a_door_spends_its_reservation_and_no_more(price: Price) -> None:
 
 
 def exact_delta(rho: float, epsilon: float) -> float:
-    """δ of Gaussian noise that is exactly ρ-zCDP (Balle and Wang 2018, Theorem 8): no conversion may promise less."""
+    """δ of Gaussian noise of this ρ, as the integral of ∂δ/∂μ = φ(ε/μ - μ/2), in which nothing cancels."""
     mu = math.sqrt(2 * rho)
-    return float(norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu))
+    near = [0.9 * mu, 0.99 * mu]  # where nearly all of it lies
+    return float(quad(lambda m: norm.pdf(epsilon / m - m / 2), 0, mu, epsabs=0, limit=500, points=near)[0])
 
 
-@pytest.mark.parametrize("epsilon", [0.1, 0.8, 3.2, 20.0])
-@pytest.mark.parametrize("delta", [1e-5, 1e-9, 1e-12])
+@pytest.mark.parametrize("epsilon", [1e-3, 0.1, 0.8, 3.2, 20.0, 1e4])
+@pytest.mark.parametrize("delta", [1e-5, 1e-9, 1e-15])
 def test_conversion_of_rho_is_sound_and_tight(epsilon: float, delta: float) -> None:
     rho = rho_for(epsilon, delta)
+    assert exact_delta(rho, epsilon) == pytest.approx(delta, rel=1e-6)
     assert exact_delta(rho, epsilon) <= delta
     assert delta_for(rho, epsilon) <= delta < delta_for(rho * 1.001, epsilon)
-    assert epsilon_for(rho, delta) == pytest.approx(epsilon, rel=1e-3)
-    assert epsilon_for(rho, delta) >= epsilon * (1 - 1e-9)
+    assert epsilon * (1 - 1e-9) <= epsilon_for(rho, delta) <= epsilon * (1 + 1e-9)
 
-    def exponent(order: float) -> float:
-        """Corollary 13 of Canonne, Kamath and Steinke, written out anew."""
-        return (order - 1) * (order * rho - epsilon) + order * math.log(1 - 1 / order) - math.log(order - 1)
 
-    best = minimize_scalar(
-        lambda u: exponent(1 + math.exp(u)), bounds=(-6, 14), method="bounded", options={"xatol": 1e-10}
-    )
-    # Our grid of orders overstates δ, by very little.
-    assert math.exp(best.fun) <= delta_for(rho, epsilon) * (1 + 1e-9)
-    assert delta_for(rho, epsilon) <= math.exp(best.fun) * 1.01
+def test_conversion_where_floats_cancel_is_sound() -> None:
+    assert exact_delta(rho_for(1e-6, 1e-15), 1e-6) <= 1e-15
+    assert delta_for(0.0, 1.0) == 0
+    assert epsilon_for(1e-12, 1e-5) < 1e-300, "that little ρ has less than δ at ε = 0"
 
 
 def test_conversion_is_monotone() -> None:
@@ -330,9 +326,8 @@ def test_conversion_is_monotone() -> None:
 @pytest.mark.parametrize("budget", [Budget(0.8, 1e-9), Budget(20.0, 1e-5)])
 def test_a_budget_splits_its_delta(budget: Budget) -> None:
     total = budget.total()
-    assert total.measure is Measure.ZCDP
+    assert total.measure is Measure.GDP
     assert exact_delta(total.amount, budget.epsilon) + total.delta <= budget.delta
-    # The bound that is used has slack, which must not pay for thresholds.
     assert delta_for(total.amount, budget.epsilon) + total.delta <= budget.delta * (1 + 1e-9)
     assert 0 < total.delta == budget.threshold_delta
     swap = budget.replace_one()
@@ -343,7 +338,15 @@ def test_a_budget_splits_its_delta(budget: Budget) -> None:
 def test_pure_budgets_are_spent_as_they_are() -> None:
     assert PURE.total() == Price(Measure.PURE, 3.0)
     assert PURE.replace_one() == Budget(6.0)
-    assert Price(Measure.PURE, 2.0).rho == 2.0  # ε²/2
+
+
+@pytest.mark.parametrize("epsilon", [1e-3, 0.5, 2.0, 20.0])
+def test_a_pure_price_covers_the_worst_mechanism_of_its_epsilon(epsilon: float) -> None:
+    """Randomized response is μ-GDP for exactly μ = Φ⁻¹(p) - Φ⁻¹(1 - p)."""
+    mu = -2 * norm.ppf(1 / (1 + math.exp(epsilon)))
+    assert mu**2 / 2 <= Price(Measure.PURE, epsilon).rho
+    if epsilon < 0.1:
+        assert Price(Measure.PURE, epsilon).rho == pytest.approx(mu**2 / 2, rel=1e-3)
 
 
 def test_only_the_proven_queries_and_rules_are_let_through() -> None:
@@ -357,10 +360,10 @@ def test_only_the_proven_queries_and_rules_are_let_through() -> None:
         def assign(self, codes: dict[str, np.ndarray]) -> np.ndarray:
             return (codes["rooms"] > codes["rooms"].mean()).astype(np.int64)
 
-    session, account, labels = door_with(Price(Measure.ZCDP, 1.0))
+    session, account, labels = door_with(Price(Measure.GDP, 1.0))
     curator = session.view(rooms_view())
     with pytest.raises(InternalError, match="only the queries"):
-        curator.measure("cheap", [Cheap(("rooms",))], Price(Measure.ZCDP, 1e-6))
+        curator.measure("cheap", [Cheap(("rooms",))], Price(Measure.GDP, 1e-6))
     with pytest.raises(InternalError, match="by the rules"):
         curator.split(ByAverage())
     assert labels == []

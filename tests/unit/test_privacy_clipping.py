@@ -31,7 +31,7 @@ from tests.helpers.databases import Row, database_from, shop, town
 from tests.helpers.noise import SeededNoise
 from tests.helpers.planted import integer, owner_key
 
-PRICE = Price(Measure.ZCDP, 1.0)
+PRICE = Price(Measure.GDP, 1.0)
 
 
 @given(

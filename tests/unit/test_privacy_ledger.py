@@ -49,43 +49,43 @@ def test_the_shortfall_is_exact(place: Place) -> None:
 def test_the_shortfall_is_exact_in_rho(place: Place) -> None:
     ledger = open_ledger(place)
     cap = BOTH.total().amount
-    ledger.reserve("a", "first", "run", Price(Measure.ZCDP, cap / 2))
+    ledger.reserve("a", "first", "run", Price(Measure.GDP, cap / 2))
     with pytest.raises(BudgetExhaustedError) as refused:
-        ledger.reserve("b", "second", "run", Price(Measure.ZCDP, cap))
+        ledger.reserve("b", "second", "run", Price(Measure.GDP, cap))
     assert f"short by {cap / 2:.6g}" in str(refused.value)
     assert f"ρ={cap / 2:.6g} of {cap:.6g}" in str(refused.value)
     ledger.close()
 
 
-def test_a_pure_lifetime_pays_no_zcdp(place: Place) -> None:
+def test_a_pure_lifetime_pays_no_gaussian_noise(place: Place) -> None:
     ledger = open_ledger(place, lifetime=PURE)
     with pytest.raises(BudgetExhaustedError, match="pure"):
-        ledger.reserve("a", "s", "run", Price(Measure.ZCDP, 1e-9))
+        ledger.reserve("a", "s", "run", Price(Measure.GDP, 1e-9))
     ledger.close()
 
 
 def test_thresholds_delta_is_limited_too(place: Place) -> None:
     ledger = open_ledger(place)
-    ledger.reserve("a", "s", "run", Price(Measure.ZCDP, 1e-6, BOTH.total().delta))
+    ledger.reserve("a", "s", "run", Price(Measure.GDP, 1e-6, BOTH.total().delta))
     with pytest.raises(BudgetExhaustedError, match="δ"):
-        ledger.reserve("b", "t", "run", Price(Measure.ZCDP, 1e-6, 1e-9))
-    ledger.reserve("c", "u", "run", Price(Measure.ZCDP, 1e-6))
+        ledger.reserve("b", "t", "run", Price(Measure.GDP, 1e-6, 1e-9))
+    ledger.reserve("c", "u", "run", Price(Measure.GDP, 1e-6))
     ledger.close()
 
 
-def test_pure_entries_count_in_full_among_zcdp_ones(place: Place) -> None:
+def test_pure_entries_count_in_full_among_others(place: Place) -> None:
     ledger = open_ledger(place)
     cap = BOTH.total().amount
-    ledger.reserve("a", "s", "run", Price(Measure.PURE, 2.0))  # all of ε, so ρ = 2: far above the cap
+    ledger.reserve("a", "s", "run", Price(Measure.PURE, 2.0))  # all of ε, so ρ = π: far above the cap
     assert ledger.balance().spent == 2.0
     with pytest.raises(BudgetExhaustedError):
-        ledger.reserve("b", "t", "run", Price(Measure.ZCDP, 1e-9))
+        ledger.reserve("b", "t", "run", Price(Measure.GDP, 1e-9))
     with pytest.raises(BudgetExhaustedError):
         ledger.reserve("b", "t", "run", Price(Measure.PURE, 1e-3))
     ledger.close()
     other = Ledger(place, "other town", UNIT, BOTH)
-    other.reserve("a", "s", "run", Price(Measure.ZCDP, cap / 4))
-    small = math.sqrt(2 * cap / 2)  # a pure ε worth half the cap
+    other.reserve("a", "s", "run", Price(Measure.GDP, cap / 4))
+    small = math.sqrt(4 / math.pi * cap / 2)  # a pure ε worth half the cap
     other.reserve("b", "t", "run", Price(Measure.PURE, small))
     assert other.balance().rho_left == pytest.approx(cap / 4)
     with pytest.raises(BudgetExhaustedError):
@@ -116,7 +116,7 @@ def test_a_changed_lifetime_is_written_down_and_counts(place: Place) -> None:
     smaller.close()
 
 
-@pytest.mark.parametrize("bought", [Price(Measure.ZCDP, 0.01), Price(Measure.PURE, 0.3, 1e-9)])
+@pytest.mark.parametrize("bought", [Price(Measure.GDP, 0.01), Price(Measure.PURE, 0.3, 1e-9)])
 @pytest.mark.parametrize("account", ["", "2027"])
 def test_a_delta_that_what_was_bought_contradicts_is_refused(place: Place, bought: Price, account: str) -> None:
     with contextlib.closing(open_ledger(place)) as ledger:
@@ -130,9 +130,18 @@ def test_a_delta_that_what_was_bought_contradicts_is_refused(place: Place, bough
         assert ledger.balance(account).delta == 1e-6
 
 
+def test_a_delta_that_purchases_of_both_kinds_contradict_is_refused(place: Place) -> None:
+    with contextlib.closing(open_ledger(place)) as ledger:
+        pure, gaussian = Price(Measure.PURE, 0.1), Price(Measure.GDP, 0.001)
+        for number, bought in enumerate([pure, gaussian, pure]):
+            ledger.reserve(str(number), "s", "run", bought)
+    with pytest.raises(BudgetError, match=r"delta 0 is less than what was already bought.*back to 1e-06"):
+        open_ledger(place, PURE)
+
+
 def test_a_delta_below_that_of_thresholds_is_refused(place: Place) -> None:
     with contextlib.closing(open_ledger(place)) as ledger:
-        ledger.reserve("a", "s", "run", Price(Measure.ZCDP, 0.001, BOTH.threshold_delta))
+        ledger.reserve("a", "s", "run", Price(Measure.GDP, 0.001, BOTH.threshold_delta))
     with pytest.raises(BudgetError, match=r"delta 1e-09 is less .* back to 1e-06"):
         open_ledger(place, Budget(2.0, 1e-9))
 
@@ -141,7 +150,7 @@ def test_what_was_spent_is_never_understated_under_a_smaller_delta(place: Place)
     """Two processes with different specs: the one without δ was there first."""
     with contextlib.closing(open_ledger(place, PURE)) as pure, contextlib.closing(open_ledger(place)) as ledger:
         assert (pure.balance().spent, pure.balance().delta) == (0, 0)
-        ledger.reserve("a", "s", "run", Price(Measure.ZCDP, 0.01, 1e-9))
+        ledger.reserve("a", "s", "run", Price(Measure.GDP, 0.01, 1e-9))
         ledger.reserve("b", "t", "run", Price(Measure.PURE, 0.1))
         there, here = ledger.balance(), pure.balance()
         assert there.spent > math.sqrt(2 * 0.01) > 0
@@ -149,7 +158,7 @@ def test_what_was_spent_is_never_understated_under_a_smaller_delta(place: Place)
         with pytest.raises(BudgetExhaustedError, match=r"costs ε=1, .* does not cover what was bought under 1e-06"):
             pure.reserve("c", "u", "run", Price(Measure.PURE, 1.0))
     raw(place, "insert into reservation(database, account, release, step, run, measure, amount, rho, delta, at)"
-        " values ('town', '', 'r', 's', 'run', 'zcdp', 1, 1, 0.5, '')")  # fmt: skip
+        " values ('town', '', 'r', 's', 'run', 'gdp', 1, 1, 0.5, '')")  # fmt: skip
     with contextlib.closing(open_ledger(place)) as ledger, pytest.raises(LedgerError, match="no lifetime budget"):
         ledger.balance()
 
@@ -180,7 +189,7 @@ TAMPERING = [
     "update reservation set amount = 0",
     "update reservation set rho = 0",
     "update reservation set delta = 0",
-    "update reservation set measure = 'zcdp'",
+    "update reservation set measure = 'gdp'",
     "update reservation set database = 'elsewhere'",
     "update reservation set account = 'other'",
     "update reservation set release = 'other'",
@@ -228,7 +237,7 @@ def test_what_another_connection_enters_counts_at_once(place: Place) -> None:
         assert not other.spent().bought
         other.reserve("b", "second", "run", Price(Measure.PURE, 0.5), account="cohort")
         one.release(other.reserve("c", "third", "run", Price(Measure.PURE, 1.0)), "digest")
-        assert one.spent() == other.spent() == AccountSpend(True, 1.5, 0.625, 0.0, {("run", "third"): 1})
+        assert one.spent() == other.spent() == AccountSpend(True, 1.5, math.pi / 4 * 1.25, 0.0, {("run", "third"): 1})
         other.release(first, "digest")  # a result may come later than those of later reservations
         assert one.spent().bought == other.spent().bought == {("run", "first"): 1, ("run", "third"): 1}
         with pytest.raises(BudgetExhaustedError, match=r"0\.5 of ε=2 is left: short by 0\.125"):

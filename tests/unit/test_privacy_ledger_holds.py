@@ -117,12 +117,12 @@ def test_the_refresh_policy_counts_what_is_held(place: Place) -> None:
 def test_rho_and_delta_are_held_too(place: Place) -> None:
     total = BOTH.total()
     with closing(open_ledger(place, BOTH)) as ledger:
-        ledger.hold("run", Price(Measure.ZCDP, total.amount / 4, total.delta), "one", "first")
+        ledger.hold("run", Price(Measure.GDP, total.amount / 4, total.delta), "one", "first")
         with pytest.raises(BudgetExhaustedError, match="another run has held"):
-            ledger.hold("run", Price(Measure.ZCDP, total.amount / 4, total.delta / 2), "other", "second")
+            ledger.hold("run", Price(Measure.GDP, total.amount / 4, total.delta / 2), "other", "second")
         with pytest.raises(BudgetExhaustedError, match="another run has held"):
-            ledger.hold("run", Price(Measure.ZCDP, total.amount * 0.8), "other", "second")
-        ledger.hold("run", Price(Measure.ZCDP, total.amount / 2), "other", "second")
+            ledger.hold("run", Price(Measure.GDP, total.amount * 0.8), "other", "second")
+        ledger.hold("run", Price(Measure.GDP, total.amount / 2), "other", "second")
 
 
 @pytest.mark.parametrize("table", ["neighbour_relation", "hold", "hold_draw", "hold_end"])

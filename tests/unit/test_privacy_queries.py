@@ -14,7 +14,7 @@ from privbench_core.columns.exact_sums import LARGEST
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.filter import PrivacyFilter
-from privbench_core.privacy.noise import Counts, OpenDPNoise, Sensitivity, noise_scale
+from privbench_core.privacy.noise import Counts, OpenDPNoise, Sensitivity, fineness, noise_scale
 from privbench_core.privacy.queries import (
     CentreSums,
     Distances,
@@ -147,14 +147,14 @@ class Watched:
         return 0
 
 
-PRICE = Price(Measure.ZCDP, 1.0)
+PRICE = Price(Measure.GDP, 1.0)
 
 
 def watched() -> tuple[Curator, Watched]:
     """A curator of a few rows, and its noise."""
     noise = Watched()
     view, _ = neighbours(0)
-    account = PrivacyFilter(Price(Measure.ZCDP, 100.0), lambda *_: None)
+    account = PrivacyFilter(Price(Measure.GDP, 100.0), lambda *_: None)
     return Curator(view, account, noise, "test"), noise  # type: ignore[arg-type]
 
 
@@ -163,7 +163,9 @@ def test_queries_asked_together_add_up(count: int) -> None:
     curator, noise = watched()
     asked = [Marginal(("a",))] * count
     curator.measure("together", asked, PRICE)
-    assert noise.added == [Sensitivity(UNIT * count, pytest.approx(UNIT * math.sqrt(count)))]
+    both = Sensitivity(UNIT * count, UNIT * math.sqrt(count))
+    factor = fineness(both, PRICE)
+    assert noise.added == [Sensitivity(both.l1 * factor, pytest.approx(both.l2 * factor))]
     assert curator.sigma(asked, PRICE) == pytest.approx(math.sqrt(count / 2), rel=1e-6)
 
 
@@ -178,7 +180,7 @@ def test_a_score_moves_by_no_more_than_all_there_are() -> None:
     """Scores are from 0 to `LARGEST`; no 64-bit number holds a larger sensitivity, of bounds that multiply."""
     _, noise = watched()
     view = replace(neighbours(0)[0], stability=1 << 70)
-    curator = Curator(view, PrivacyFilter(Price(Measure.ZCDP, 100.0), lambda *_: None), noise, "test")  # type: ignore[arg-type]
+    curator = Curator(view, PrivacyFilter(Price(Measure.GDP, 100.0), lambda *_: None), noise, "test")  # type: ignore[arg-type]
     groups = tuple(((("a",), np.full(A, reference)),) for reference in (0.0, -1e30, 1e30))
     assert view.data.counts(("a",)).sum() > 0
     assert 0 <= Distances(groups).evaluate(view).min() <= Distances(groups).evaluate(view).max() <= LARGEST
@@ -191,8 +193,8 @@ def test_a_score_moves_by_no_more_than_all_there_are() -> None:
     ("price", "scale"),
     [
         (Price(Measure.PURE, 0.5), lambda s: s.l1 / 0.5),
-        (Price(Measure.ZCDP, 0.5), lambda s: s.l2),
-        (Price(Measure.ZCDP, 0.02), lambda s: s.l2 * 5),
+        (Price(Measure.GDP, 0.5), lambda s: math.hypot(s.l2, 2)),
+        (Price(Measure.GDP, 0.02), lambda s: math.hypot(s.l2 * 5, 2)),
     ],
 )
 def test_laplace_noise_follows_l1_and_gaussian_noise_l2(price: Price, scale: Callable[[Sensitivity], float]) -> None:

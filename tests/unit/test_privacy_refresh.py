@@ -85,7 +85,7 @@ def summed(entries: Iterable[Entry]) -> AccountSpend:
     )
 
 
-@pytest.mark.parametrize("last", [pure(0.25), Price(Measure.ZCDP, 0.5), Price(Measure.ZCDP, 0.5, 1e-10)])
+@pytest.mark.parametrize("last", [pure(0.25), Price(Measure.GDP, 0.5), Price(Measure.GDP, 0.5, 1e-10)])
 def test_the_store_sums_up_what_the_entries_say(last: Price) -> None:
     ledger = open_ledger(ZCDP, None)
     assert ledger.spent() == summed(())
@@ -114,12 +114,12 @@ def test_accounts_are_refreshed_apart() -> None:
 
 def test_zcdp_prices_are_compared_in_rho() -> None:
     delta = ZCDP.delta - ZCDP.threshold_delta
-    each = Price(Measure.ZCDP, rho_for(3.0, delta))
+    each = Price(Measure.GDP, rho_for(3.0, delta))
     ledger = open_ledger(ZCDP, EqualRefreshes(3.0, times=4))
     for _ in range(2):
         refresh(ledger, each)
     with pytest.raises(BudgetExhaustedError, match=r"costs [\d.]+% of .* up to refresh 3 .*\(costs ρ=.* short by"):
-        ledger.require("all", Price(Measure.ZCDP, each.amount * 1.01), "", [("epsilon=1", STEPS[0])])
+        ledger.require("all", Price(Measure.GDP, each.amount * 1.01), "", [("epsilon=1", STEPS[0])])
     ledger.close()
 
 

@@ -127,7 +127,7 @@ def test_what_a_third_of_the_rows_break_is_not_found() -> None:
 def test_columns_that_are_nearly_always_zero_are_not_taken_for_equal() -> None:
     """Homes without a car, and homes that are houses: 98% of all rows had two zeros."""
     table = Table("home", (Column("id", INTEGER), *(Column(n, INTEGER, Range(0, 9)) for n in "abc")), ("id",))
-    rng, price = np.random.default_rng(0), Price(Measure.ZCDP, 0.1)
+    rng, price = np.random.default_rng(0), Price(Measure.GDP, 0.1)
     values = {"a": rng.random(30_000) < 0.02, "b": rng.random(30_000) < 0.015, "c": rng.integers(0, 9, 30_000)}
     made = rows_of(table, id=np.arange(30_000), **{name: found.astype(int) for name, found in values.items()})
     door = door_of(Schema("homes", (table,), "home"), {"home": made}, price, SeededNoise(0))
@@ -137,7 +137,7 @@ def test_columns_that_are_nearly_always_zero_are_not_taken_for_equal() -> None:
 @pytest.mark.parametrize("amount", [1e-6, 1e-4])
 def test_nothing_is_paid_for_what_noise_would_hide(amount: float) -> None:
     """What is found in spite of it would be an accident."""
-    price = Price(Measure.ZCDP, amount)
+    price = Price(Measure.GDP, amount)
     session = door_of(SCHEMA, {"row": rows(n=300)}, price, SeededNoise(0))
     assert learn_counted(session, TABLE, 1, price, 0.4)[1].constraints == ()
 

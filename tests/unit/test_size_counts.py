@@ -119,7 +119,7 @@ def test_a_number_of_rows_that_noise_hides_is_a_likely_one_or_few() -> None:
 
 def test_what_a_plan_says_of_rows_is_the_noise_that_they_get() -> None:
     schema, tables = planted_pair(50)
-    price, door = Price(Measure.ZCDP, 0.1), door_of(schema, tables)
+    price, door = Price(Measure.GDP, 0.1), door_of(schema, tables)
     sigma = door.view(ViewSpec("child", {})).sigma(
         [Marginal(())], price.share(TUNING.size_share)
     )  # the unit's: its columns' totals

@@ -117,9 +117,9 @@ def test_where_nothing_depends_zcdp_loses_nothing_but_what_looked_for_it(n):
     looked_for = {"rows", "dependence scores", "triple scores", "constraint"}
     scores = sum(amount for what, amount in found.charged if what in looked_for)
     assert ("dependence scores" in dict(found.charged)) == (n > 50)
-    shares = least_noise({name: look.codec.size for name, look in found.cells.known.items()}, Measure.ZCDP)
+    shares = least_noise({name: look.codec.size for name, look in found.cells.known.items()}, Measure.GDP)
     for name, look in found.cells.known.items():
-        whole = Price(Measure.ZCDP, (price.amount - scores) * shares[name])
+        whole = Price(Measure.GDP, (price.amount - scores) * shares[name])
         assert np.sqrt(look.variances) == pytest.approx(noise_std(Sensitivity(1, 1), whole), rel=1e-3)
 
 
@@ -170,7 +170,7 @@ def test_a_table_without_rows_has_a_number_of_rows_whatever_noise_says() -> None
         Table("c", (integer("id"), integer("p_id")), ("id",), (owner_key("c", "p_id", "p", 4),)),
     )
     rows = {"p": rows_of(owner, id=np.arange(30)), "c": rows_of(child, id=np.zeros(0), p_id=np.zeros(0))}
-    schema, price = Schema("s", (owner, child), "p"), Price(Measure.ZCDP, 0.1)
+    schema, price = Schema("s", (owner, child), "p"), Price(Measure.GDP, 0.1)
     for seed in range(200):
         session = door_of(schema, rows, PLENTY, SeededNoise(seed))
         found, _ = measure_row_count(session, "c", measure_units(session, "c", 4, price.share(0.16)), price)
@@ -191,7 +191,7 @@ def test_a_number_of_rows_that_noise_hides_is_not_that_noise() -> None:
         "page": rows_of(page, id=numbers, user_id=numbers),
         "link": rows_of(link, id=numbers, page_id=numbers, to_id=numbers[::-1]),
     }
-    schema, price, found = Schema("web", (user, page, link), "user"), Price(Measure.ZCDP, 0.01), []
+    schema, price, found = Schema("web", (user, page, link), "user"), Price(Measure.GDP, 0.01), []
     for seed in range(7):
         session = door_of(schema, rows, PLENTY, SeededNoise(seed))
         size, _ = measure_row_count(session, "link", measure_units(session, "link", 900, price.share(0.16)), price)
@@ -219,7 +219,7 @@ def test_the_tails_of_a_range_are_learned(
     table = Table("unit", (integer("id"), Column(name, kind, Learn())), ("id",))
     values = spread(np.random.default_rng(3), 5_000)
     rows = {"unit": rows_of(table, id=np.arange(5_000), **{name: pa.array(values.astype(np.int32))})}
-    schema, price, inside = Schema("units", (table,), "unit"), Price(Measure.ZCDP, 0.0025), []
+    schema, price, inside = Schema("units", (table,), "unit"), Price(Measure.GDP, 0.0025), []
     for seed in range(20):
         session = door_of(schema, rows, price, SeededNoise(seed))
         codec = learn_domains(session, table, None, price, 0.0).codecs[name]
@@ -234,7 +234,7 @@ def test_a_list_is_learned_in_one_look_where_no_unit_has_another_value_or_it_is_
 ) -> None:
     table = Table("unit", (integer("id"), Column("code", ColumnType.CATEGORY, Learn())), ("id",))
     rows = rows_of(table, id=np.arange(300), code=texts(np.arange(300) % 3))
-    price, spent = Price(Measure.ZCDP, 1.0), []
+    price, spent = Price(Measure.GDP, 1.0), []
     schema, limit = Schema("units", (table,), "unit"), price.with_delta(1e-6)
     session = door_of(schema, {"unit": rows}, limit, record=lambda label, cost: spent.append((label, cost)))
     found = learn_domains(session, table, size, price, 1e-6)
@@ -250,7 +250,7 @@ def test_where_no_value_repeats_none_is_looked_for_and_others_get_the_price() ->
     kinds = rng.choice(40, rows, p=1 / np.arange(1, 41) / (1 / np.arange(1, 41)).sum())
     columns = {"name": texts(np.arange(rows)), "flag": texts(kinds % 2), "kind": texts(kinds)}
     table = Table("unit", (integer("id"), *(Column(name, ColumnType.CATEGORY, Learn()) for name in columns)), ("id",))
-    price, spent = Price(Measure.ZCDP, 0.3), []
+    price, spent = Price(Measure.GDP, 0.3), []
     schema, limit = Schema("units", (table,), "unit"), price.with_delta(1e-6)
     tables = {"unit": rows_of(table, id=np.arange(rows), **columns)}
     session = door_of(schema, tables, limit, SeededNoise(4), lambda label, cost: spent.append((label, cost.amount)))

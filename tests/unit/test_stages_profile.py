@@ -37,7 +37,7 @@ from tests.helpers.planted import (
 YEAR_2000 = dt.date(2000, 1, 1)
 
 
-LISTED = Price(Measure.ZCDP, 0.5, 1e-9)
+LISTED = Price(Measure.GDP, 0.5, 1e-9)
 
 
 def stored(profile: Profile) -> Profile:
@@ -151,7 +151,7 @@ def test_values_of_units_with_many_rows_are_named_apart_though_noise_hides_them_
         "user": rows_of(user, id=np.arange(12_400)),
         "row": rows_of(row, id=np.arange(len(owners)), user=owners, x=values),
     }
-    price = Price(Measure.ZCDP, 0.02, 1e-6)
+    price = Price(Measure.GDP, 0.02, 1e-6)
     cells, profile, _ = learn_counted(door_of(schema, rows, price, SeededNoise(0)), row, 100, price)
     labels = profile.discretizers["x"].codec.labels()
     named = [labels.index(name) for name in names if name in labels]

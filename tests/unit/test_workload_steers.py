@@ -88,7 +88,7 @@ def test_a_plan_follows_what_queries_touch_and_not_their_constants(tmp_path: Pat
 
 
 def test_pairs_that_queries_have_are_measured_more_closely():
-    codes, price = planted(), Price(Measure.ZCDP, 0.001)
+    codes, price = planted(), Price(Measure.GDP, 0.001)
 
     def noise(fit: PairwiseFit) -> dict[tuple[str, str], float]:
         curator, account = curator_of(codes, SIZES, price)

@@ -41,7 +41,7 @@ def test_only_its_owner_may_enter_a_state_folder(town_spec: Path) -> None:
 def test_a_ledger_that_has_lost_entries_is_refused(town_spec: Path) -> None:
     spec = load_spec(town_spec)
     with closing(Workspace(spec)) as workspace:
-        workspace.ledger.reserve("release", "step", "run", Price(Measure.ZCDP, 1e-3))
+        workspace.ledger.reserve("release", "step", "run", Price(Measure.GDP, 1e-3))
         workspace.remember_spending()
     for file in spec.state.glob("ledger.sqlite*"):
         file.unlink()
@@ -62,7 +62,7 @@ def test_stored_bytes_are_those_that_were_released(town_spec: Path) -> None:
 def _spend(workspace: Workspace) -> None:
     """What a paid step leaves behind."""
     key = "ab" + "0" * 30
-    entry = workspace.ledger.reserve(key, "step", "run", Price(Measure.ZCDP, 1e-3))
+    entry = workspace.ledger.reserve(key, "step", "run", Price(Measure.GDP, 1e-3))
     workspace.remember_spending()
     workspace.ledger.release(entry, workspace.releases.put(key, b"released"))
 

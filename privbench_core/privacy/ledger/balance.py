@@ -34,7 +34,7 @@ class AccountSpend:
     Attributes:
         pure: Whether all prices are pure ε-DP.
         epsilon: Sum of the pure prices.
-        rho: Sum of all prices in zCDP.
+        rho: Sum of all prices as ρ.
         delta: Sum of the thresholds' δ.
         bought: How often each step was bought at each ε.
     """
@@ -98,8 +98,8 @@ class Balance:
         delta: The lifetime's δ; if that does not cover earlier purchases under a larger one, the last declared δ that
             does.
         left: Lifetime ε minus ``spent``: an upper bound on the ε of one more pure release if all entries are pure, an
-            approximation otherwise (zCDP costs add up in ρ, not in ε). 0 if the lifetime's δ is too small.
-        rho_left: ρ still available for zCDP releases, 0 for a pure lifetime budget.
+            approximation otherwise (GDP costs add up in ρ, not in ε). 0 if the lifetime's δ is too small.
+        rho_left: ρ still available for GDP releases, 0 for a pure lifetime budget.
     """
 
     lifetime: Budget

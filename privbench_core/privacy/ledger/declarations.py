@@ -68,7 +68,7 @@ class Declarations:
             self.store.query(statement, (self.database, *wanted, at))
 
     def last_covering(self, thresholds: float) -> float:
-        """Return the last declared δ that covers zCDP prices with ``thresholds`` in δ.
+        """Return the last declared δ that covers GDP prices with ``thresholds`` in δ.
 
         Raises:
             LedgerError: None does: the ledger was tampered with.
@@ -119,11 +119,11 @@ class Declarations:
         raise BudgetError(message)
 
     def _require_covered(self, lifetime: Budget) -> None:
-        """Refuse a lifetime δ that is too small for earlier purchases."""
-        query = "select account, max(measure), sum(delta) from reservation where database = ? group by account"
+        """Refuse a lifetime δ that is too small for earlier purchases; "gdp" comes before "pure"."""
+        query = "select account, min(measure), sum(delta) from reservation where database = ? group by account"
         for account, measure, thresholds in self.store.query(query, (self.database,)):
             delta = lifetime.delta
-            if (measure == Measure.ZCDP or thresholds > 0) and not covers(delta, thresholds):
+            if (measure == Measure.GDP or thresholds > 0) and not covers(delta, thresholds):
                 least = self.last_covering(thresholds)
                 whose = f" for cohort {account}" if account else ""
                 message = (
@@ -134,5 +134,5 @@ class Declarations:
 
 
 def covers(delta: float, thresholds: float) -> bool:
-    """Return whether a lifetime δ covers zCDP prices that spend ``thresholds`` of δ on stability thresholds."""
+    """Return whether a lifetime δ covers GDP prices that spend ``thresholds`` of δ on stability thresholds."""
     return delta > 0 and thresholds <= Budget(1.0, delta).threshold_delta * ROUNDING_SLACK

@@ -8,9 +8,9 @@ PostgreSQL the role needs no other privilege). Rows are ordered by their numbers
 
 Filter: a reservation is accepted if all entries of its account together satisfy Σρ ≤ ρ and Σδ ≤ δ' of the lifetime
 budget, split as `Budget.total` splits every budget, or if all are pure and Σε ≤ lifetime ε. Either sum is a valid
-filter for adaptively chosen mechanisms (Rogers et al. 2016; Feldman and Zrnic 2021; Whitehouse et al. 2023), and so is
-the disjunction (proof in ``docs/privacy.md``). Accounts are for disjoint sets of units, so together they cost what the
-most expensive of them costs (parallel composition).
+filter for adaptively chosen mechanisms (Smith and Thakurta 2022; Rogers et al. 2016), and so is the disjunction (proof
+in ``docs/privacy.md``). Accounts are for disjoint sets of units, so together they cost what the most expensive of them
+costs (parallel composition).
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from privbench_core.errors import LedgerError
 Row = tuple[Any, ...]
 LOCK_TIMEOUT = 60.0
 """Seconds to wait for another process's transaction or for a server; chosen by hand, far above one transaction."""
-LAYOUT = 3
+LAYOUT = 4
 """Raise it with any change of a table."""
 TABLES = (
     "ledger_layout", "lifetime", "reservation", "charge", "result", "state_folder",
@@ -30,7 +30,7 @@ _CREATE = (
     delta double precision not null, at text not null)""",
     """create table reservation(
     id {id}, database text not null, account text not null, release text not null, step text not null,
-    run text not null, measure text not null check (measure in ('pure', 'zcdp')),
+    run text not null, measure text not null check (measure in ('pure', 'gdp')),
     amount double precision not null check (amount >= 0), rho double precision not null check (rho >= 0),
     delta double precision not null check (delta >= 0), at text not null)""",
     "create index reservation_by_account on reservation(database, account)",
@@ -47,7 +47,7 @@ _CREATE = (
     unique (database, account, name))""",
     """create table hold(
     id {id}, database text not null, account text not null, purpose text not null, mark text not null,
-    measure text not null check (measure in ('pure', 'zcdp')), amount double precision not null check (amount >= 0),
+    measure text not null check (measure in ('pure', 'gdp')), amount double precision not null check (amount >= 0),
     delta double precision not null check (delta >= 0), at text not null)""",
     "create index hold_by_account on hold(database, account)",
     """create table hold_draw(

@@ -34,7 +34,7 @@ Pair = tuple[str, str]
 
 
 class MST:
-    """Marginals of single columns and of a spanning tree of pairs. Pure (δ = 0) and zCDP."""
+    """Marginals of single columns and of a spanning tree of pairs. Pure (δ = 0) and GDP."""
 
     joints = False  # pairs off the tree are not measured, whatever the budget
 
@@ -55,7 +55,7 @@ class MST:
     def fit(self, curator: Curator, one_way: OneWay, price: Price, rng: np.random.Generator) -> Mapping[str, Any]:
         """See `TableFit.fit`.
 
-        Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or
+        Formal guarantee: satisfies ε-DP for a pure price and √(2ρ)-GDP otherwise at the price given, for adding or
         removing one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 2, 5 and 7.
         """
         if len(one_way.counts) < 2:  # noqa: PLR2004 - no pair

@@ -48,7 +48,7 @@ class Options(LinkOptions):
 
 
 class Relational:
-    """Any single-table method, made relational. Pure (δ = 0) and zCDP, if the method is."""
+    """Any single-table method, made relational. Pure (δ = 0) and GDP, if the method is."""
 
     name = "relational"
 
