@@ -268,7 +268,7 @@ def _tables(schema: Schema, out: Arrays) -> dict[str, pa.Table]:
 
 
 def _refusals(runs: Runs, limit: float) -> str:
-    """What becomes of small databases, each of one kind of schema: Markdown text."""
+    """Which small databases, each of one kind of schema, are made anew: Markdown text."""
     rows: list[Row] = []
     for small in small_databases():
         with TemporaryDirectory() as folder:
@@ -280,7 +280,7 @@ def _refusals(runs: Runs, limit: float) -> str:
                 for found in contest._runs(method, epsilon, 1, limit):
                     row[method] = found.refused or (f"over {found.reached:g} s" if found.reached else "yes")
             rows.append(row)
-    return markdown(rows)
+    return f"*yes* where rows were made, else the message.\n\n{markdown(rows)}"
 
 
 def _small(small: Small, folder: Path) -> Contest:
