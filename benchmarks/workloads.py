@@ -29,8 +29,8 @@ from privbench_core.engines.memory.relations import Relations
 from privbench_core.evaluation.inputs import shuffled_reference
 from privbench_core.evaluation.marginals import Figures
 from privbench_core.evaluation.q_error import WorkloadResult, run_workload
-from privbench_core.evaluation.runtime import compare_run_times
-from privbench_core.explain.comparison import RunTimeSettings
+from privbench_core.explain.comparison import RunTimeSettings, compare_plans
+from privbench_core.explain.session import both_loaded
 from privbench_core.profiles.profile import Profile
 from privbench_core.publishing.bundle import read_bundle, write_bundle
 from privbench_core.schema.tables import Schema
@@ -221,7 +221,9 @@ class _Figures:
     def add_run_times(self, cell: dict[str, str], bundle: Path) -> None:
         """Measure the run times of all workloads on one database."""
         for name, workload in self._case.workloads.items():
-            times = compare_run_times(self._case.spec.schema, self._case.source, bundle, workload, settings=PROTOCOL)
+            schema = self._case.spec.schema
+            with both_loaded(schema, self._case.source, bundle) as databases:
+                times = compare_plans(schema, databases, workload, PROTOCOL).to_dict()
             self._rows["Run time in PostgreSQL"].append({"workload": name, **cell, **_run_times(times)})
 
     def add_hidden(self, epsilon: float, delta: float) -> None:

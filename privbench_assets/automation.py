@@ -29,8 +29,6 @@ WEEKLY = "0 3 * * 1"
 HOURLY = "0 * * * *"
 ATTEMPTS = 2
 """How often the same refresh is asked for, before it waits for a person: each failed attempt is paid for."""
-_TICKS = 40  # of the schedule, among which its longest pause is found
-_GRACE = 1.25  # a refresh takes time, and may wait for others
 _PARTITION = "dagster/partition"
 _BY_CONDITION = "dagster/from_automation_condition"
 _DATABASE = "privbench/database"
@@ -118,7 +116,7 @@ def freshness_policy(spec: Spec) -> dg.FreshnessPolicy | None:
     if spec.schedule is None:
         return None
     pause = longest_pause(spec.schedule)
-    return dg.FreshnessPolicy.time_window(fail_window=pause + pause * _GRACE, warn_window=pause * _GRACE)
+    return dg.FreshnessPolicy.time_window(fail_window=pause * 2.25, warn_window=pause * 1.25)
 
 
 def when_inputs_are_made() -> dg.AutomationCondition[Any]:
@@ -150,7 +148,7 @@ def longest_pause(cron: str) -> timedelta:
     if not is_valid_cron_string(cron):
         raise SpecError(f"spec: schedule is {cron!r}, which is not a cron expression; write one like '0 3 * * 1'")
     start = datetime(2024, 1, 1, tzinfo=UTC).timestamp()
-    ticks = islice(cron_string_iterator(start, cron, "UTC"), _TICKS)
+    ticks = islice(cron_string_iterator(start, cron, "UTC"), 40)
     return max(later - earlier for earlier, later in pairwise(ticks))
 
 

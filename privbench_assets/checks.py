@@ -31,7 +31,6 @@ SUITES = {
     FIDELITY: "By released figures, the table is closer to the source than shuffled columns, and not all noise.",
 }
 UP_TO_DATE, WORKLOAD = "up_to_date", "workload"
-_SHOWN = 100  # rows of a table in Dagster's pages; chosen by hand
 _COLUMNS = dg.TableSchema(
     [dg.TableColumn("holds", "bool"), dg.TableColumn("expectation"), dg.TableColumn("rows against it", "int")]
 )
@@ -124,7 +123,7 @@ def _integrity(name: str, asset: dg.AssetKey, outcomes: Sequence[Mapping[str, An
     failed = [o for o in outcomes if not o["success"]]
     metadata: dict[str, Any] = {"expectations": len(outcomes), "failed": len(failed)}
     if outcomes:
-        records = [_record(o) for o in sorted(outcomes, key=lambda o: bool(o["success"]))[:_SHOWN]]
+        records = [_record(o) for o in sorted(outcomes, key=lambda o: bool(o["success"]))[:100]]
         metadata["outcomes"] = dg.MetadataValue.table(records, _COLUMNS)
     if failed:
         first = "; ".join(map(_in_words, failed[:5]))

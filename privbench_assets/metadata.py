@@ -25,12 +25,8 @@ from privbench_core.synthesizers.steps.sampled import SampledTable
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_ROWS_SHOWN = 5
 _CELL = 40  # characters of a value that are shown
-_ACROSS = 4  # plots in a row
-_MOST = 12  # panels: the event log keeps every image
 _LABELLED = 12  # bars that still get a label each
-_ACROSS_LABELS = 24  # characters of labels that fit below a panel side by side
 _INK, _FILL = "#333333", "#4c78a8"
 SYMBOL = {Measure.PURE: "ε", Measure.GDP: "ρ"}
 
@@ -99,7 +95,7 @@ def _rows(schema: Schema, step: Step, made: Artifact) -> dict[str, Any]:
         _column(table, known[name]) if name in known else dg.TableColumn(name, str(rows.schema.field(name).type))
         for name in rows.column_names
     ]
-    head = rows.slice(0, _ROWS_SHOWN).to_pylist()
+    head = rows.slice(0, 5).to_pylist()
     cells = [[_cell(value) for value in row.values()] for row in head]
     return {
         "dagster/row_count": sum(sampled.rows),
@@ -146,8 +142,8 @@ def _bar_charts(title: str, columns: Mapping[str, Mapping[str, Sequence[Any]]]) 
     """Return one small bar chart per column, as PNG inside Markdown: no file server needed."""
     from matplotlib.figure import Figure
 
-    shown = dict(list(columns.items())[:_MOST])
-    across = min(_ACROSS, len(shown))
+    shown = dict(list(columns.items())[:12])  # panels: the event log keeps every image
+    across = min(4, len(shown))  # plots in a row
     down = -(-len(shown) // across)
     figure = Figure(figsize=(2.5 * across, 2.0 * down), layout="constrained")
     for panel, (name, bar) in zip(figure.subplots(down, across, squeeze=False).flat, shown.items(), strict=False):
@@ -172,7 +168,7 @@ def _bar_chart(panel: Axes, name: str, bar: Mapping[str, Sequence[Any]]) -> None
     step = 1 if len(labels) <= _LABELLED else max(1, len(labels) // 4)
     at = np.arange(0, len(labels), step)
     longest = max((len(labels[i]) for i in at), default=0)
-    upright = longest * len(at) <= _ACROSS_LABELS
+    upright = longest * len(at) <= 24  # noqa: PLR2004 - characters of labels that fit below a panel side by side
     panel.set_xticks(at, [labels[i] for i in at], rotation=0 if upright else 90, fontsize=6, color=_INK)
 
 

@@ -18,7 +18,7 @@ from privbench_assets.keys import group, identifier, source_key
 from privbench_assets.resources import Session, session_key
 from privbench_assets.status import report_up_to_date
 from privbench_core.errors import SourceError
-from privbench_core.pipeline.observe import observe_each
+from privbench_core.pipeline.snapshot import observe_each
 from privbench_core.spec.model import Spec
 
 FINGERPRINT = "fingerprint"

@@ -20,18 +20,26 @@ from privbench_assets.metadata import SYMBOL, markdown_table
 from privbench_assets.resources import Session, session_key
 from privbench_core.pipeline.account_status import AccountStatus, lifetime_share
 from privbench_core.pipeline.plans import run_name
-from privbench_core.pipeline.status import Status
-from privbench_core.pipeline.table_states import table_states
+from privbench_core.pipeline.status import ReleaseState, Stale, Status
 from privbench_core.pipeline.workspace import bundle_folder
 from privbench_core.privacy.budget import Measure, Price, epsilon_for
 from privbench_core.privacy.ledger.ledger import Entry
 from privbench_core.spec.model import Spec
-from privbench_core.synthesizers.contract import Plan, StepKind
+from privbench_core.synthesizers.contract import Plan, Step, StepKind
 
+DATABASE = "whole database"
+_REACHED = {
+    StepKind.COUNT: "counted",
+    StepKind.PROFILE: "profiled",
+    StepKind.MODEL: "modelled",
+    StepKind.FANOUT: "linked",
+    StepKind.FIDELITY: "measured",
+    StepKind.SAMPLE: "sampled",
+    StepKind.VALIDATE: "validated",
+    StepKind.PUBLISH: "published",
+}
 BUDGET = "budget_for_two_refreshes"
 _VERSION = "dagster/data_version"
-_ROUNDING = 1e-9
-_BAR = 40  # characters of the whole lifetime
 
 
 def benchmark_status(spec: Spec, plans: Mapping[str, Plan]) -> dg.AssetsDefinition:
@@ -155,7 +163,7 @@ def _metadata(session: Session, status: Status) -> dict[str, Any]:
     prices = {f"ε={epsilon}": [entry.price for entry in _of(entries, epsilon)] for epsilon in status.states}
     shares = {name: lifetime_share(life, each) for name, each in prices.items()}
     other = lifetime_share(life, [entry.price for entry in entries]) - sum(shares.values())
-    if other > _ROUNDING:
+    if other > 1e-9:  # noqa: PLR2004 - beyond rounding
         shares["others"] = other
     said = [*account.in_words(), *account.others_in_words()]
     if spec.refresh is not None:
@@ -179,7 +187,7 @@ def _metadata(session: Session, status: Status) -> dict[str, Any]:
 
 def _budget_bar(shares: Mapping[str, float]) -> dg.MarkdownMetadataValue:
     """Return the lifetime budget as a bar of text: what each ε took, and what is left, as shares in [0, 1]."""
-    blocks = {name: ("░" if name == "left" else "█") * max(1, round(share * _BAR)) for name, share in shares.items()}
+    blocks = {name: ("░" if name == "left" else "█") * max(1, round(share * 40)) for name, share in shares.items()}
     rows = [[name, blocks[name], f"{share:.1%}"] for name, share in shares.items() if share > 0]
     return markdown_table(["", "", "of the lifetime"], rows)
 
@@ -190,6 +198,47 @@ def _state_table(spec: Spec, status: Status) -> dg.MarkdownMetadataValue:
     tables = next(iter(reached.values()))
     rows = [[table, *(found[table] for found in reached.values())] for table in tables]
     return markdown_table(["table", *(f"ε={epsilon}" for epsilon in reached)], rows)
+
+
+def age_in_words(at: str, now: datetime) -> str:
+    """Return how long ago something was, and when (UTC), because what Dagster shows is as old as the last look.
+
+    >>> age_in_words("2026-11-20T22:01:00+00:00", datetime(2026, 11, 21, tzinfo=UTC))
+    '119 min old (2026-11-20 22:01)'
+    """
+    made = datetime.fromisoformat(at)
+    minutes = max(0, int((now - made).total_seconds()) // 60)
+    units = ((2880, 1440, "d"), (120, 60, "h"), (0, 1, "min"))  # from so many minutes on; minutes of the unit; its name
+    age = next(f"{minutes // size} {unit}" for least, size, unit in units if minutes >= least)
+    return f"{age} old ({made.astimezone(UTC):%Y-%m-%d %H:%M})"
+
+
+def table_states(spec: Spec, state: ReleaseState, now: datetime) -> dict[str, str]:
+    """Return how far each table is at one ε, and the whole database."""
+    tables = [*(table.name for table in spec.schema.tables), ""]
+    steps: dict[str, list[Step]] = {table: [] for table in tables}
+    stale: dict[str, list[Stale]] = {table: [] for table in tables}
+    for step in state.plan.steps:
+        if step.key in state.made:
+            steps[step.table].append(step)
+    for late in state.stale:
+        stale[late.step.table].append(late)
+    published = bool(steps[""]) and steps[""][-1].kind is StepKind.PUBLISH and not _problem(stale[""])
+    found = {}
+    for table in tables:
+        problem = _problem(stale[table])
+        shown = steps[""] if published and steps[table] and not problem else steps[table]
+        reached = _REACHED[shown[-1].kind] if shown else "not made"
+        age = f", {age_in_words(state.made[shown[-1].key].at, now)}" if shown else ""
+        found[table or DATABASE] = f"{reached}{problem if shown else ''}{age}"
+    return found
+
+
+def _problem(stale: Sequence[Stale]) -> str:
+    """Return what is wrong with what was made of a table; nothing if it is only that steps are missing."""
+    if changed := sorted({name for found in stale for name in found.changed}):
+        return f"; source changed since ({', '.join(changed)})"
+    return "; out of date" if any(not found.missing for found in stale) else ""
 
 
 def _pending_table(status: Status) -> dg.MarkdownMetadataValue:

@@ -54,10 +54,8 @@ if TYPE_CHECKING:
     from privbench_core.api import (
         append,
         certify,
-        check,
         error_bars,
         evaluate,
-        explain_plans,
         plan,
         publish,
         replicate,
@@ -67,9 +65,9 @@ if TYPE_CHECKING:
     from privbench_core.continuation.append import Appended
     from privbench_core.evaluation.certificate import Certificate
     from privbench_core.evaluation.evaluation import Evaluation
-    from privbench_core.explain.check import CheckResult
+    from privbench_core.explain.check import CheckResult, check
     from privbench_core.explain.error_bars import ErrorBars
-    from privbench_core.explain.explanation import Explanation
+    from privbench_core.explain.explanation import Explanation, explain_plans
     from privbench_core.pipeline.run import RunResult
     from privbench_core.privacy.budget import Budget, Measure, Price
     from privbench_core.privacy.curator import Curator, Measurement
@@ -109,15 +107,13 @@ __all__ = [
 ]  # fmt: skip
 
 _NAMES = {
-    "api": (
-        "append", "certify", "check", "error_bars", "evaluate", "explain_plans", "plan", "publish", "replicate", "run",
-    ),
+    "api": ("append", "certify", "error_bars", "evaluate", "plan", "publish", "replicate", "run"),
     "backends.loading": ("Loaded",),
     "continuation.append": ("Appended",),
     "evaluation.certificate": ("Certificate",),
     "evaluation.evaluation": ("Evaluation",),
-    "explain.check": ("CheckResult",),
-    "explain.explanation": ("Explanation",),
+    "explain.check": ("CheckResult", "check"),
+    "explain.explanation": ("Explanation", "explain_plans"),
     "pipeline.run": ("RunResult",),
     "privacy.budget": ("Budget", "Measure", "Price"),
     "privacy.curator": ("Curator", "Measurement"),

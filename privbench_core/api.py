@@ -15,21 +15,17 @@ from privbench_core.errors import PublishError, SpecError
 from privbench_core.evaluation.certificate import Certificate, certify_bundle
 from privbench_core.evaluation.evaluation import Evaluation, evaluate_bundle
 from privbench_core.evaluation.inputs import refuse_inside_bundle
-from privbench_core.explain.check import LIMITS, CheckResult, check_database
-from privbench_core.explain.comparison import RunTimeSettings
+from privbench_core.explain.comparison import RunTimeSettings, read_thresholds
 from privbench_core.explain.decisions import DecisionSettings
 from privbench_core.explain.error_bars import ErrorBars, intervals_of
-from privbench_core.explain.explanation import Explanation, explain_bundle, queries_of
-from privbench_core.explain.thresholds import DEFAULTS, check_thresholds, read_thresholds
+from privbench_core.explain.explanation import queries_of
 from privbench_core.files import as_path
 from privbench_core.pipeline.executor import Progress
 from privbench_core.pipeline.plans import plan_for
-from privbench_core.pipeline.rehearsal import rehearsal_of, source_state
-from privbench_core.pipeline.replicates import make_replicates
+from privbench_core.pipeline.rehearsal import make_replicates, rehearsal_of, source_state
 from privbench_core.pipeline.run import RunResult, run_spec
 from privbench_core.publishing.bundle import load_bundle, read_bundle, refuse_taken_folder
-from privbench_core.report.page import write_report
-from privbench_core.report.plans import write_certificate
+from privbench_core.report.page import write_certificate, write_report
 from privbench_core.spec.load import load_spec
 from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Plan
@@ -218,7 +214,7 @@ def certify(
         workload: File of SQL queries; None takes the bundle's own, on the source with the literals of the spec's
             workload, or random ones on the source if it has none.
         urls: PostgreSQL servers; by default one is started. Each after the first is an alternative to decide about.
-        thresholds: Limits by name, or their YAML file; the rest are `explain.thresholds.DEFAULTS`.
+        thresholds: Limits by name, or their YAML file; the rest are `explain.comparison.DEFAULTS`.
         choices: Most choices to measure.
         seed: Of the sample of choices, where there are more.
 
@@ -235,39 +231,12 @@ def certify(
     queries = None if workload is None else as_path(workload, "workload", SpecError)
     if page is not None:
         refuse_inside_bundle(page)  # before the work: internal figures must not be given away with a bundle
-    limits = _limits(thresholds)
+    limits = read_thresholds(thresholds)
     settings = RunTimeSettings(seed=seed), DecisionSettings(limit=choices, seed=seed)
     certificate = certify_bundle(given, folder, workload=queries, urls=urls, limits=limits, settings=settings)
     if page is not None:
         write_certificate(certificate, page)
     return certificate
-
-
-def explain_plans(
-    bundle: str | Path,
-    *,
-    workload: str | Path | None = None,
-    url: str | None = None,
-    against: str | Path | None = None,
-) -> Explanation:
-    """Explain queries on a bundle in PostgreSQL: plans, estimates beside actual rows, run times. Needs no source.
-
-    Args:
-        bundle: Folder of the bundle.
-        workload: File of SQL queries; None takes the bundle's own.
-        url: A PostgreSQL server, into which the bundle is loaded for a while; by default one is started.
-        against: Folder of another bundle of the same schema, such as the version before, to compare plans with.
-
-    Returns:
-        The queries with their plans, and the comparison.
-
-    Raises:
-        PublishError: A bundle is damaged, there are no queries, or there is no PostgreSQL.
-        SourceError: The workload cannot be read.
-    """
-    queries = None if workload is None else as_path(workload, "workload", SpecError)
-    other = None if against is None else as_path(against, "against", PublishError)
-    return explain_bundle(as_path(bundle, "bundle", PublishError), queries, url=url, against=other)
 
 
 def publish(
@@ -277,8 +246,10 @@ def publish(
 
     Args:
         bundle: Folder of the bundle; its checksums are verified first.
-        target_url: ``postgresql://…`` (``?schema=name`` chooses a schema), or a path that ends in ``.duckdb``.
-        replace: Whether to drop tables of the same names first; nothing else is dropped.
+        target_url: ``postgresql://…`` (optionally with a SQLAlchemy driver such as ``+psycopg``; ``?schema=name``
+            chooses a schema), ``duckdb:///path``, or a path that ends in ``.duckdb``.
+        replace: Whether to drop tables and enums of the same names first. Nothing that depends on them is dropped, and
+            no other table changes.
         statistics_only: Whether to load no rows, but what the planner of PostgreSQL 18 would know of them.
 
     Returns:
@@ -286,6 +257,7 @@ def publish(
 
     Raises:
         PublishError: The bundle is damaged, or the target is unknown, refuses, or is not empty. It is then unchanged.
+            No message contains a password.
     """
     target = target_url if isinstance(target_url, str) else str(as_path(target_url, "target_url", PublishError))
     folder = as_path(bundle, "bundle", PublishError)
@@ -301,7 +273,7 @@ def append(
     so it is as private as that.
 
     Args:
-        bundle: Folder of the bundle.
+        bundle: Folder of the bundle; its checksums are verified first.
         target_url: As of `publish`; or a path that ends in ``.sql``, made if it is not there.
         days: How many; the same each time.
         after: How often this was done before, where that must be so; None for any number.
@@ -311,54 +283,12 @@ def append(
         The days, and new rows by table.
 
     Raises:
-        PublishError: The bundle is damaged or has no dates, or the target does not hold it, refuses, or does not fit
-            the other arguments. It is then unchanged.
+        PublishError: The bundle is damaged or has no dates, or the target does not hold it, refuses, or holds days that
+            other arguments have made. It is then unchanged. No message contains a password.
     """
     _refuse_other_types(days=days, after=after, seed=seed)
     target = target_url if isinstance(target_url, str) else str(as_path(target_url, "target_url", PublishError))
     return append_bundle(as_path(bundle, "bundle", PublishError), target, days=days, after=after, seed=seed)
-
-
-def check(
-    bundle: str | Path,
-    url: str,
-    *,
-    workload: str | Path | None = None,
-    baseline: str | Path | bool = True,
-    thresholds: Mapping[str, float] | str | Path | None = None,
-) -> CheckResult:
-    """Check a PostgreSQL database that holds a bundle, and a workload on it. The database is only read.
-
-    Args:
-        bundle: Folder of the bundle.
-        url: ``postgresql://…`` (``?schema=name`` chooses a schema). It may have further tables and indexes.
-        workload: File of SQL queries; None takes the bundle's own.
-        baseline: File of an earlier check to compare with (`CheckResult.as_baseline`); True loads the bundle into an
-            embedded PostgreSQL for that, False compares with nothing.
-        thresholds: Limits by name, or their YAML file; the rest are `explain.check.LIMITS`.
-
-    Returns:
-        What was found; ``passed`` says whether the database holds the bundle and no threshold is missed.
-
-    Raises:
-        PublishError: The bundle or the baseline is damaged, there are no queries, or a server cannot be reached.
-        SourceError: The workload cannot be read.
-        SpecError: The thresholds are wrong.
-    """
-    queries = None if workload is None else as_path(workload, "workload", SpecError)
-    before = baseline if isinstance(baseline, bool) else as_path(baseline, "baseline", PublishError)
-    limits = _limits(thresholds, LIMITS)
-    return check_database(as_path(bundle, "bundle", PublishError), url, queries, before, limits)
-
-
-def _limits(
-    thresholds: Mapping[str, float] | str | Path | None, defaults: Mapping[str, float] = DEFAULTS
-) -> dict[str, float]:
-    """Return all limits, where a program gave some or a file of them."""
-    if not isinstance(thresholds, Mapping):
-        file = None if thresholds is None else as_path(thresholds, "thresholds", SpecError)
-        return dict(defaults) if file is None else read_thresholds(file, defaults)
-    return check_thresholds(thresholds, defaults)
 
 
 def _loaded(spec: object) -> Spec:

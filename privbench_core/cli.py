@@ -174,7 +174,7 @@ def replicate(
 ) -> None:
     """Add replicates to a bundle, for error bars. Reads the spec and the bundle alone, and costs no budget."""
     with one_clear_line("the bundle is unchanged"):
-        from privbench_core.commands.error_bars import add_replicates
+        from privbench_core.commands.plans import add_replicates
 
         add_replicates(spec, bundle, number)
 
@@ -200,8 +200,8 @@ def certify(
     with one_clear_line("no certificate was written"):
         from privbench_core.commands.plans import show_certificate
 
-        measured = {"choices": choices, "seed": seed}
-        show_certificate(spec, bundle, out, workload, url or (), thresholds, **measured, as_json=json)
+        options = {"workload": workload, "urls": url or (), "thresholds": thresholds, "choices": choices, "seed": seed}
+        show_certificate(spec, bundle, out, as_json=json, **options)
 
 
 @app.command()
@@ -225,7 +225,7 @@ def explain(
         )
     with one_clear_line():
         if error_bars:
-            from privbench_core.commands.error_bars import show_error_bars
+            from privbench_core.commands.plans import show_error_bars
 
             show_error_bars(bundle, workload, as_json=json)
             return
@@ -282,10 +282,10 @@ def check(
 ) -> None:
     """Test a database that holds the bundle: rows, and plans, costs and run times of queries, within limits."""
     with one_clear_line("nothing was written to the database"):
-        from privbench_core.commands.check import report_check
+        from privbench_core.commands.plans import report_check
 
-        files = {"baseline": baseline, "write_baseline": write_baseline, "thresholds": thresholds, "junit": junit}
-        report_check(bundle, url, workload=workload, **files, as_json=json)
+        files = {"baseline": baseline, "write_baseline": write_baseline, "junit": junit}
+        report_check(bundle, url, **files, as_json=json, workload=workload, thresholds=thresholds)
 
 
 @app.command()

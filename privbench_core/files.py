@@ -55,7 +55,8 @@ def replace_folder(out: Path, write: Callable[[Path], None], *, replaceable: Cal
     target = out.resolve()
     try:
         with _staging(target) as staging:
-            if target.exists() and not _may_replace(target, replaceable):
+            may_replace = target.is_dir() and (replaceable(target) or not any(target.iterdir()))
+            if target.exists() and not may_replace:
                 raise PublishError(
                     f"{target}: exists already and is not a bundle; choose a new folder or empty this one"
                 )
@@ -65,7 +66,9 @@ def replace_folder(out: Path, write: Callable[[Path], None], *, replaceable: Cal
             _sync(new)
             _swap(staging, target)
     except OSError as error:
-        raise PublishError(f"{target}: could not be written: {_reason(error)}; nothing was changed") from error
+        # Arrow's messages repeat the path of the temporary file, which means nothing to the user.
+        why = os.strerror(error.errno) if error.errno else type(error).__name__
+        raise PublishError(f"{target}: could not be written: {why}; nothing was changed") from error
     return target
 
 
@@ -109,10 +112,6 @@ def recover_folder(out: Path) -> None:
     if not target.exists() and (_staging_path(target) / _OLD).exists():
         with suppress(OSError), _staging(target):  # no permission: this reader cannot restore it
             pass
-
-
-def _may_replace(target: Path, replaceable: Callable[[Path], bool]) -> bool:
-    return target.is_dir() and (replaceable(target) or not any(target.iterdir()))
 
 
 def _staging_path(target: Path) -> Path:
@@ -167,8 +166,3 @@ def sync_entry(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _reason(error: OSError) -> str:
-    # Arrow's messages repeat the path of the temporary file, which means nothing to the user.
-    return os.strerror(error.errno) if error.errno else type(error).__name__

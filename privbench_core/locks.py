@@ -19,7 +19,6 @@ VARIABLE = "PRIVBENCH_LONGEST_WAIT"
 """Environment variable for the maximum wait in seconds; the default is an hour."""
 
 _LOG = logging.getLogger(__name__)
-_POLL_INTERVAL = 0.05  # seconds
 _WARN_AFTER = 5.0  # seconds of waiting before a warning says why nothing happens; chosen by hand
 
 
@@ -83,7 +82,8 @@ def _wait(path: Path, what: str, seconds: float) -> TextIO:
             if _locked(file, path):
                 return file
             with file:
-                holder = _holder(file)
+                file.seek(0)
+                holder = file.read() or "another process"
             waited = monotonic() - start
             if not warned and waited > _WARN_AFTER:
                 warned = True
@@ -93,7 +93,7 @@ def _wait(path: Path, what: str, seconds: float) -> TextIO:
                     f"{what}: {holder} has been using it for more than {seconds:g} s, the maximum wait. Nothing was"
                     f" spent here. If that process hangs, end it, then run again. {VARIABLE} sets the wait in seconds"
                 )
-        sleep(_POLL_INTERVAL)
+        sleep(0.05)
 
 
 def _locked(file: TextIO, path: Path) -> bool:
@@ -103,8 +103,3 @@ def _locked(file: TextIO, path: Path) -> bool:
         return os.path.samestat(os.fstat(file.fileno()), path.stat())
     except (BlockingIOError, FileNotFoundError):
         return False
-
-
-def _holder(file: TextIO) -> str:
-    file.seek(0)
-    return file.read() or "another process"

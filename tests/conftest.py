@@ -196,7 +196,11 @@ def town() -> Town:
 @pytest.fixture
 def town_spec(town: Town, tmp_path: Path) -> Path:
     """The same town as a folder of Parquet files; the path of its spec file."""
-    folder = tmp_path / "town"
+    return write_town(town, tmp_path / "town")
+
+
+def write_town(town: Town, folder: Path) -> Path:
+    """Write a town as a folder of Parquet files; return the path of its spec file."""
     folder.mkdir()
     for name, rows in town.tables.items():
         pq.write_table(rows, folder / f"{name}.parquet")

@@ -20,7 +20,6 @@ from privbench_core.schema.tables import Table
 
 BLOCK = 1 << 16  # rows hashed together; fixed, so that chunking does not matter
 _DIGEST = 16  # bytes
-_READ = 1 << 20  # bytes of a file at a time
 
 
 def fingerprint_rows(table: Table, rows: pa.Table) -> str:
@@ -80,7 +79,7 @@ def fingerprint_files(paths: Iterable[Path]) -> str:
     digest = hashlib.blake2b(digest_size=_DIGEST)
     for path in paths:
         with path.open("rb") as file:
-            while block := file.read(_READ):
+            while block := file.read(1 << 20):  # bytes of a file at a time
                 digest.update(block)
             digest.update(f"\0{path.name}\0{file.tell()}\0".encode())
     return digest.hexdigest()

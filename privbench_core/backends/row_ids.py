@@ -34,15 +34,12 @@ class NumberedSource(Source):
     secret: bytes = field(repr=False)  # keys the numbers
 
     def catalogue(self) -> Catalogue:
-        """See `Source.catalogue`."""
         return self.source.catalogue()
 
     def stored_rows(self, table: Table) -> Iterator[pa.Table]:
-        """See `Source.stored_rows`."""
         return self.source.stored_rows(_stored(table))
 
     def read(self, table: Table) -> pa.Table:
-        """See `Source.read`."""
         rows = self.source.read(_stored(table))
         return rows if table.row_id is None else rows.append_column(table.row_id, number_rows(rows, self.secret))
 
@@ -51,15 +48,12 @@ class NumberedSource(Source):
         return self.source.batches(table) if table.row_id is None else iter([self.read(table)])
 
     def known_rows(self, table: Table) -> int | None:
-        """See `Source.known_rows`."""
         return self.source.known_rows(table)
 
     def version(self, table: Table, change: Watermark | VersionQuery) -> str:
-        """See `Source.version`."""
         return self.source.version(_stored(table), change)
 
     def stored(self, tables: Sequence[Table]) -> dict[str, str]:
-        """See `Source.stored`."""
         return self.source.stored([_stored(table) for table in tables])
 
 

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from privbench_core.api import append, evaluate
-from privbench_core.commands.terminal import print_json, say, show
+from privbench_core.commands.terminal import NAMED, print_json, say, show
 from privbench_core.evaluation.comparison import Comparison
 from privbench_core.evaluation.evaluation import INTERNAL, Evaluation
 from privbench_core.evaluation.inputs import refuse_inside_bundle
@@ -14,8 +14,6 @@ from privbench_core.evaluation.marginals import Figures
 from privbench_core.evaluation.q_error import WorkloadResult, in_words
 from privbench_core.publishing.bundle import load_bundle
 from privbench_core.spec.load import load_spec
-
-_NAMED = 10  # failed queries named on the terminal
 
 
 def report(
@@ -123,8 +121,8 @@ def _report_workload(answers: WorkloadResult) -> None:
     made = " generated" if answers.made_from_private_rows else ""
     say(f"Q-error of {len(answers.answers)}{made} queries: {summary}")
     if answers.failed:
-        numbers = ", ".join(f"query {failed['query']}" for failed in answers.failed[:_NAMED])
-        more = ", ..." if len(answers.failed) > _NAMED else ""
+        numbers = ", ".join(f"query {failed['query']}" for failed in answers.failed[:NAMED])
+        more = ", ..." if len(answers.failed) > NAMED else ""
         say(f"Queries that could not be answered: {numbers}{more} (the report says why)")
 
 

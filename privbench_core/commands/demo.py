@@ -21,7 +21,6 @@ from privbench_core.evaluation.marginals import BRIEF
 from privbench_core.spec.load import load_spec
 
 DEFAULT = "households"
-_ROWS = 5
 
 
 class Example(NamedTuple):
@@ -124,7 +123,7 @@ def _holds(path: Path, example: Example) -> bool:
 
 
 def _from_the_middle(rows: pa.Table) -> list[list[str]]:
-    shown = rows.slice(rows.num_rows // 2, _ROWS).to_pylist()
+    shown = rows.slice(rows.num_rows // 2, 5).to_pylist()
     return [["" if value is None else str(value) for value in row.values()] for row in shown]
 
 

@@ -18,7 +18,7 @@ from privbench_core.commands.ledger import (
     lifetime_as_data,
     refreshes_as_data,
 )
-from privbench_core.commands.terminal import console, is_stop, print_json, say, show, subject
+from privbench_core.commands.terminal import NAMED, console, is_stop, print_json, say, show, subject
 from privbench_core.errors import NoiseOnlyError, OutOfMemoryError
 from privbench_core.pipeline import executor
 from privbench_core.pipeline.account_status import WARNING, AccountStatus, lifetime_share, standing
@@ -33,8 +33,6 @@ from privbench_core.publishing.verdicts import Verdict
 from privbench_core.spec.load import load_spec
 from privbench_core.spec.model import Spec, with_engine
 from privbench_core.synthesizers.contract import Step
-
-_NAMED = 10  # queries named on the terminal
 
 
 @dataclass(frozen=True)
@@ -198,10 +196,10 @@ def report_outcome(spec: Spec, outcome: Outcome) -> None:
     for name, noted in result.workload.items():
         left_out = noted["left_out"]
         say(f"Workload:   {noted['queries']} of {noted['queries'] + len(left_out)} queries of {name} are in the bundle")
-        for query in left_out[:_NAMED]:
+        for query in left_out[:NAMED]:
             say(f"- left out: query {query['query']}: {query['reason']}")
-        if len(left_out) > _NAMED:
-            say(f"- and {len(left_out) - _NAMED} more, see privacy.workload in MANIFEST.json")
+        if len(left_out) > NAMED:
+            say(f"- and {len(left_out) - NAMED} more, see privacy.workload in MANIFEST.json")
     for line in (*outcome.account.in_words(), *outcome.account.raises_in_words()):
         say(line, style="bold" if line.startswith(WARNING) else None)
 

@@ -32,13 +32,14 @@ DEBUG = "PRIVBENCH_DEBUG"
 _REPORT = f"this is a bug in privbench: please report it with the output of {DEBUG}=1, after removing anything private"
 STOPPED = 130
 """Exit code after Ctrl-C, as shells have it: 128 and the number of the signal."""
-_WIDTH_WITHOUT_TERMINAL = 120  # chosen by hand: files and pipes need no folding at 80 columns
+NAMED = 10
+"""Queries of a kind that are named on the terminal; pages and JSON have all of them."""
 
 
 def console(*, stderr: bool = False) -> Console:
     """Return a console that prints text as it is: without markup, emoji and automatic highlighting."""
     stream = sys.stderr if stderr else sys.stdout
-    width = None if stream.isatty() else _WIDTH_WITHOUT_TERMINAL
+    width = None if stream.isatty() else 120  # files and pipes need no folding at 80 columns
     return Console(stderr=stderr, markup=False, emoji=False, highlight=False, width=width)
 
 

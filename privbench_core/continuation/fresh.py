@@ -16,8 +16,6 @@ from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.tables import Table
 
 _CLASSES = (digits, ascii_lowercase, ascii_uppercase)
-_ROUNDS = 20  # in which texts that exist already are spelled anew
-_COUNTS_FROM_ONE = 0.9  # share of groups that begin at 1 at most, above which a number counts the rows of its group
 
 
 def made_unique(
@@ -94,7 +92,8 @@ def _counted_within(column: Column, group: tuple[str, ...], new: dict[str, pa.Ar
     np.minimum.at(first, before, numbers)
     begun = first[np.unique(before)]
     chosen = values.is_valid().to_numpy(zero_copy_only=False)
-    if not len(begun) or (begun <= 1).mean() < _COUNTS_FROM_ONE:
+    # Numbers count the rows of their group where nine in ten groups begin at 1.
+    if not len(begun) or (begun <= 1).mean() < 0.9:  # noqa: PLR2004
         chosen = chosen & _collides(group, new, old)
         np.maximum.at(last, here, np.asarray(pc.fill_null(values.cast(pa.int64()), 0).to_numpy(zero_copy_only=False)))
     made = np.zeros(len(values), np.int64)
@@ -120,7 +119,7 @@ def _respelled(
 ) -> pa.Array:
     """Return texts spelled anew where a row has the same values as another one, in the form of the old ones."""
     made, limit = new[column.name], length_limit(column)
-    for attempt in range(_ROUNDS):
+    for attempt in range(20):  # in which texts that exist already are spelled anew
         again = np.flatnonzero(_collides(group, {**new, column.name: made}, old))
         if not len(again):
             break

@@ -13,19 +13,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pyarrow.compute as pc
 
-from privbench_core.continuation.arrivals import UNDATED, Ints, is_calendar, microseconds
-from privbench_core.continuation.world import World, owner_rows
+from privbench_core.continuation.world import UNDATED, Ints, World, is_calendar, microseconds, owner_rows
 from privbench_core.schema.tables import Table
 from privbench_core.schema.types.durations import DAY
 
 _NEAREST = 128  # rows of about the same age among which a counterpart is chosen
-_FEW_VALUES = 32  # of a column that counterparts should agree in
-_COMPARED = 8  # rows of a unit that decide on its counterpart
-_OLDER, _MORE = 0.5, 1.5  # cost of an age, or of a number of rows so far, that is twice as large
-_HAPPENED = 3.0  # cost where a date has passed, or there are rows, for one alone; of another value of a column: 1
-_USED = 2.0  # cost of a row that is a counterpart already
-_MISSING = 20.0  # cost of a unit that lacks rows of a table
-_TIES = 0.25  # most that chance adds
 
 
 class Features:
@@ -51,14 +43,15 @@ class Features:
                     happened.append((times != UNDATED) & (times < now))
             elif column.name not in private:
                 encoded = values.combine_chunks().dictionary_encode()
-                if 1 < len(encoded.dictionary) <= _FEW_VALUES:
+                if 1 < len(encoded.dictionary) <= 32:  # noqa: PLR2004 - of a column that counterparts should agree in
                     codes.append(pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False))
         age = np.where(here.time == UNDATED, 0, np.maximum(now - here.time, 0) / DAY)
         numbers = _numbers(world, table, now)
         happened += [number > 0 for number in numbers]
         self.codes = np.stack([*codes, *happened], axis=1).astype(np.int16)
-        self.weights = np.append(np.ones(len(codes)), np.full(len(happened), _HAPPENED))
-        costs = np.array([_OLDER, *[_MORE] * len(numbers)])
+        # Cost where a date has passed, or there are rows, for one alone; of another value of a column: 1.
+        self.weights = np.append(np.ones(len(codes)), np.full(len(happened), 3.0))
+        costs = np.array([0.5, *[1.5] * len(numbers)])  # of an age, and of a number of rows so far, twice as large
         self.sizes = (np.log2(1 + np.stack([age, *numbers], axis=1)) * costs).astype(np.float32)
 
     def cost(self, row: int, others: Features, rows: Ints) -> np.ndarray:
@@ -153,7 +146,7 @@ class Counterparts:
             here, there = table, self._best(table.name, row, owned if len(owned) else options)
             while there >= 0 and found[here.name][row] < 0:  # and the owners of the one for those of the other
                 found[here.name][row] = there
-                self._used[here.name][there] += _USED
+                self._used[here.name][there] += 2.0  # cost of a row that is a counterpart already
                 key, rows = here.owner_key, self.world.tables[here.name]
                 if key is None or rows.parents[key][row] < 0 or rows.parents[key][there] < 0:
                     break
@@ -169,10 +162,10 @@ class Counterparts:
         units = units[units % step == place]
         if not len(units):
             return int(self.world.tables[lead.name].unit[row])
-        costs = self.rng.random(len(units)) * _TIES
-        for table, each in (*members[:_COMPARED], members[-1]):
+        costs = self.rng.random(len(units)) / 4
+        for table, each in (*members[:8], members[-1]):  # rows of a unit that decide on its counterpart
             rows, which = self._rows_of(table.name, units)
-            least = np.full(len(units), _MISSING)
+            least = np.full(len(units), 20.0)  # cost of a unit that lacks rows of a table
             np.minimum.at(least, which, self._cost(table.name, each, rows))
             costs += least
         return int(units[costs.argmin()])
@@ -180,7 +173,7 @@ class Counterparts:
     def _best(self, table: str, row: int, options: Ints) -> int:
         if not len(options):
             return -1
-        costs = self._cost(table, row, options) + self.rng.random(len(options)) * _TIES
+        costs = self._cost(table, row, options) + self.rng.random(len(options)) / 4  # chance decides among the like
         return int(options[costs.argmin()])
 
     def _cost(self, table: str, row: int, options: Ints) -> np.ndarray:

@@ -15,10 +15,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from privbench_core.columns.row_constraints import computed
-from privbench_core.continuation.arrivals import UNDATED, Ints, is_calendar, shifted
 from privbench_core.continuation.fresh import made_unique
 from privbench_core.continuation.matching import Counterparts
-from privbench_core.continuation.world import TableRows, World, owner_rows
+from privbench_core.continuation.world import (
+    QUARTER,
+    UNDATED,
+    WEEK,
+    Ints,
+    TableRows,
+    World,
+    is_calendar,
+    owner_rows,
+    shifted,
+)
 from privbench_core.errors import PublishError
 from privbench_core.sampling.constraints import row_rules
 from privbench_core.sampling.row_groups import common_numbers
@@ -28,9 +37,6 @@ from privbench_core.schema.tables import Table
 from privbench_core.schema.types.durations import DAY
 
 Masks = dict[str, np.ndarray]
-
-_WEEK = 7
-_RECENT = 13  # weeks at the end of the bundle, each of which is a template once before any is again
 
 
 @dataclass(frozen=True)
@@ -96,16 +102,16 @@ def next_window(world: World, number: int, days: int, seed: int) -> tuple[Window
 
 def _shift(world: World, number: int, days: int, seed: int) -> int:
     """Return by how many days the templates of a window move: whole weeks, so many that they are rows of the bundle."""
-    least = -(-number * days // _WEEK)
-    most = ((world.end - world.begin) // DAY + (number - 1) * days) // _WEEK
-    choices = min(_RECENT, most - least + 1)
+    least = -(-number * days // WEEK)
+    most = ((world.end - world.begin) // DAY + (number - 1) * days) // WEEK
+    choices = min(QUARTER, most - least + 1)  # each week of the last quarter once before any again
     if choices < 1:
         covered = (world.end - world.begin) // DAY
         raise PublishError(
             f"the rows of the bundle cover {covered:,} days, too few to continue them by {days} days in whole weeks;"
             " append fewer days at a time"
         )
-    return int(least + np.random.default_rng(seed).permutation(choices)[(number - 1) % choices]) * _WEEK
+    return int(least + np.random.default_rng(seed).permutation(choices)[(number - 1) % choices]) * WEEK
 
 
 @dataclass(frozen=True)

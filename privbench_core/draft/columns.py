@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from privbench_core.backends.catalogue import CSV, Catalogue, FoundColumn, FoundTable
-from privbench_core.draft.key_columns import numbered_columns, referring_attributes
-from privbench_core.draft.keys import undeclared_references
+from privbench_core.draft.keys import numbered_columns, referring_attributes, undeclared_references
 from privbench_core.draft.names import MONEY, domain_by_name, ends_with, guess_identifying, type_by_name
 from privbench_core.draft.related import creation_of, follows, is_sound, propose_bases
 from privbench_core.draft.samples import SampleColumn
@@ -23,8 +22,6 @@ from privbench_core.spec import forms
 from privbench_core.spec.dump import dump_domain
 from privbench_core.spec.yaml_io import flow_yaml
 
-# Of a numeric column that bounds no digits: what money and measurements need; chosen by hand.
-_DIGITS, _DECIMALS = 18, 4
 FROM_PARTITIONS = "the range of the table's partitions"
 """The remark on a domain that follows from them."""
 
@@ -125,7 +122,8 @@ def _line(column: FoundColumn, chosen: _Chosen, *, nullable: bool) -> str:
     fields: dict[str, Any] = {"type": str(chosen.type)}
     notes = [*chosen.notes, *([column.note] if column.note else [])]
     if "precision" in chosen.type.logical.options:
-        precision, scale = (column.precision, column.scale) if column.precision else (_DIGITS, _DECIMALS)
+        # Of a column that bounds no digits: what money and measurements need; chosen by hand.
+        precision, scale = (column.precision, column.scale) if column.precision else (18, 4)
         fields |= {"precision": precision, "scale": scale or 0}
         if column.precision is None:
             notes.append("the source sets no limit: correct the number of digits (precision) and of decimals (scale)")

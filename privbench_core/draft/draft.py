@@ -41,7 +41,6 @@ ROWS_PER_PERSON = "one person may have several rows"
 SCHEMAS = " # tables of the first schema go by their bare name; init --schemas reads fewer"
 NOT_CARRIED_OVER = "  # not carried over: "
 LIFETIME = 20.0  # as in the example; with the drafted δ = 1e-7 of it, hundreds of releases of δ = 1e-9 are admitted
-_SHOWN = 5  # names of a kind in a line
 _BLANKS = re.compile(r"""('(?:[^']|'')*'|"(?:[^"]|"")*")|\s+""")
 _INTRODUCTION = """\
 # Drafted from the catalogue of the source; no row {looked}.
@@ -197,7 +196,7 @@ def _others(catalogue: Catalogue) -> Iterator[str]:
     kinds = {kind: [name for other, name in catalogue.others if other == kind] for kind, _ in catalogue.others}
     listed = []
     for kind, names in kinds.items():
-        shown = [*names[:_SHOWN], *([f"{len(names) - _SHOWN} more"] if len(names) > _SHOWN else [])]
+        shown = [*names[:5], *([f"{len(names) - 5} more"] if names[5:] else [])]
         listed.append(f"{len(names)} {kind}{'s'[: len(names) > 1]} ({', '.join(shown)})")
     if listed:
         yield f"{NOT_CARRIED_OVER}{'; '.join(listed)}"

@@ -74,7 +74,6 @@ _DOMAINS: dict[ColumnType, tuple[tuple[str, Domain], ...]] = {
 _NAMES, _ADDRESSES, _POSTAL_CODES = "names of persons", "addresses", "postal codes"
 _NETWORK_ADDRESSES, _FREE_TEXT = "network addresses", "free text"
 _FEW_SHARE = "values that few rows share"
-_LONG = 256  # characters from which a text column is free text: 255 is what is written where no bound is meant
 
 
 @dataclass(frozen=True)
@@ -131,7 +130,6 @@ _WORDS_OF_NAMES = {
     "name": "name", "first": "first_name", "given": "first_name", "middle": "first_name", "last": "last_name",
     "maiden": "last_name", "family": "last_name",
 }  # fmt: skip
-_SHORT = 2  # characters: a flag, whatever its name; chosen by hand
 _SQL_TYPES = {"inet": "ipv4", "macaddr": "mac_address"}
 
 _NUMBER = r"(id|key|no|nr|num|number|uid|uuid|guid|code|ref|hash|pid)"
@@ -281,12 +279,13 @@ def guess_identifying(column: FoundColumn, table: str, length: int | None) -> Gu
         return _fake(_NETWORK_ADDRESSES, _SQL_TYPES[column.sql_type])
     if column.sql_type == "cidr":
         return Guess("networks", Pattern(regex=r"10\.[1-9][0-9]?\.0\.0/16"))
-    if length is not None and length <= _SHORT:
+    if length is not None and length <= 2:  # noqa: PLR2004 - characters: a flag, whatever its name; chosen by hand
         return None
     if length in _UUIDS and ends_with(column.name, "uuid|guid"):
         return Guess("universal identifiers", Pattern(regex=_UUIDS[length]), of_persons=False)
     guess = _guess_by_name(column.name, table)
-    if guess is None and length is not None and length >= _LONG:
+    # Longer texts are free: 255 characters are written where no bound is meant.
+    if guess is None and length is not None and length >= 256:  # noqa: PLR2004
         return Guess(_FREE_TEXT, None, of_persons=False)
     return guess
 

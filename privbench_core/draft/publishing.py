@@ -13,7 +13,6 @@ from privbench_core.draft.keys import undeclared_references
 from privbench_core.draft.names import content_by_name, ends_with, personal_columns
 from privbench_core.draft.units import dependants
 
-_LISTED = 3  # tables that refer to a table and are named; the others are counted; chosen by hand
 # What several units have together: an account rather than a store.
 _SHARED = r"(account|contract|policy|policies|household|family|families|company|companies|tenant)s?"
 
@@ -58,8 +57,8 @@ class _View:
 
     def reason(self, name: str) -> str:
         names = list(dict.fromkeys(table.name for table, _ in self._referring(name)))
-        more = len(names) - _LISTED
-        shown = names if more <= 0 else [*names[:_LISTED], f"{more} more table{'s' if more > 1 else ''}"]
+        more = len(names) - 3
+        shown = names if more <= 0 else [*names[:3], f"{more} more table{'s' if more > 1 else ''}"]
         who = f"{_listed(shown) if shown else 'No table'} refer{'' if len(names) > 1 else 's'}"
         return f"{who} to it, and no foreign key leads from it to {self.unit}"
 

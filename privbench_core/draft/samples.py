@@ -17,7 +17,6 @@ from privbench_core.errors import SourceError
 from privbench_core.schema.columns import ColumnType, Domain, Range, Values
 
 _RANGED = {ColumnType.INTEGER, ColumnType.DECIMAL, ColumnType.FLOAT, ColumnType.DATE, ColumnType.TIMESTAMP}
-_MAX_VALUES = 50  # longer lists are left for the owner to write, or to be learned; chosen by hand
 
 
 @dataclass(frozen=True)
@@ -69,7 +68,8 @@ def _column(field: pa.Field, values: pa.ChunkedArray) -> SampleColumn:
         values = values.cast(values.type.value_type)
     values = values.drop_null()
     domain: Domain | None = None
-    if kind is ColumnType.CATEGORY and 0 < pc.count_distinct(values).as_py() <= _MAX_VALUES:
+    # Longer lists are left for the owner to write, or to be learned; chosen by hand.
+    if kind is ColumnType.CATEGORY and 0 < pc.count_distinct(values).as_py() <= 50:  # noqa: PLR2004
         domain = Values(tuple(sorted(values.unique().to_pylist())))
     elif kind in _RANGED and len(values):
         ends = pc.min_max(values).as_py()

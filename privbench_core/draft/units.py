@@ -44,8 +44,6 @@ _TENANTS = r"(account|organi[sz]ation|org|tenant|workspace)s?"
 _GROUPS = rf"({_TENANTS}|company|companies|household|family|families)"
 # What persons do to things of others: the user of a comment is not that of the post.
 _REACTIONS = r"(comment|reply|replie|answer|vote|like|reaction|flag|share|bookmark|favou?rite)s?"
-_LISTED = 3  # tables that could be the unit and are named; chosen by hand
-_OF_UNIT = 2  # tables on the way from a table of its own to the unit
 # The most rows of a table that one parent row has, by the last words of the table's name. Chosen by hand, generously:
 # a few parents have most rows of many tables. An enforced bound that is too large costs some noise, one that is too
 # small loses rows (with 50, a real site loses a quarter of its posts and votes); a promise that is too small is broken.
@@ -93,7 +91,8 @@ def most_cover(catalogue: Catalogue) -> str:
     others = len(catalogue.readable) - 1
     covered = {table.name: len(dependants(catalogue, table.name)) for table in catalogue.readable}
     some = [name for name, number in covered.items() if number]
-    best = sorted(some, key=lambda name: (not is_called_after_persons(name), -covered[name]))[:_LISTED]
+    # Three are named; chosen by hand.
+    best = sorted(some, key=lambda name: (not is_called_after_persons(name), -covered[name]))[:3]
     return ", ".join(f"{name} ({covered[name]} of {others})" for name in best)
 
 
@@ -355,4 +354,5 @@ def _is_among_members(key: FoundKey, owner: FoundKey, paths: dict[str, tuple[str
     """
     unit, persons = paths[key.parent][0], paths[key.parent][-1]
     alone = not any(is_called_after_persons(name) for name in paths[owner.parent][1:])
-    return ends_with(unit, _GROUPS) and len(paths[persons]) == _OF_UNIT and is_called_after_persons(persons) and alone
+    # Their table is the first below the unit.
+    return ends_with(unit, _GROUPS) and len(paths[persons]) == 2 and is_called_after_persons(persons) and alone  # noqa: PLR2004

@@ -19,18 +19,21 @@ from privbench_core.evaluation.evaluation import INTERNAL
 from privbench_core.evaluation.generate import Recipe, generate_workload
 from privbench_core.evaluation.inputs import BundleSummary, read_bundle_and_source
 from privbench_core.evaluation.marginals import SEED
-from privbench_core.explain.comparison import PlanComparison, RunTimeSettings, compare_plans
+from privbench_core.explain.comparison import (
+    DEFAULTS,
+    PlanComparison,
+    RunTimeSettings,
+    compare_plans,
+    missed_thresholds,
+)
 from privbench_core.explain.decisions import Decisions, DecisionSettings, decide
 from privbench_core.explain.explanation import queries_of
 from privbench_core.explain.session import both_loaded, prepare
-from privbench_core.explain.thresholds import DEFAULTS, missed_thresholds
 from privbench_core.files import file_name
 from privbench_core.publishing.bundle import Bundle, read_bundle
 from privbench_core.spec.model import Spec
 from privbench_core.workload.parameters import PLACEHOLDERS
 from privbench_core.workload.statements import Workload, read_workload
-
-_GENERATED = 60  # queries, where there are none
 
 
 @dataclass(frozen=True)
@@ -93,26 +96,14 @@ def certify_bundle(
 ) -> Certificate:
     """Load source and bundle side by side, and compare plans, estimates, run times and decisions.
 
-    Args:
-        spec: The spec of the bundle.
-        bundle: Its folder.
-        workload: SQL queries; by default the bundle's own, with the literals of the spec's workload on the source, or
-            random ones on the source if it has none.
-        urls: PostgreSQL servers on which two schemas can be made for a while; plans are those of the first, and every
-            other one is an alternative to decide about. By default one is started in a temporary folder.
-        limits: Thresholds by name.
-        settings: How to measure run times and decisions.
-
-    Raises:
-        PublishError: The bundle is damaged or of another schema, or there is no PostgreSQL.
-        SourceError: The source or the workload cannot be read.
+    Arguments and errors are those of `privbench_core.certify`; ``settings`` say how to measure run times and decisions.
     """
     inputs, opened = read_bundle_and_source(spec, bundle), read_bundle(bundle)
     if workload or opened.workload:
         bound = queries_of(opened, workload)
         asked = bound if workload else _as_written(spec, opened, bound)
     else:
-        asked = bound = generate_workload(spec.schema, inputs.pair.source, Recipe(_GENERATED, seed=SEED))
+        asked = bound = generate_workload(spec.schema, inputs.pair.source, Recipe(60, seed=SEED))
     with ExitStack() as stack:
         servers = [
             stack.enter_context(both_loaded(spec.schema, inputs.pair.source, bundle, url)) for url in urls or (None,)

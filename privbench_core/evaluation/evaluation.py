@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,8 +15,9 @@ from privbench_core.evaluation.inputs import BundleAndSource, read_bundle_and_so
 from privbench_core.evaluation.marginals import FULL, SEED, Figures, Scope
 from privbench_core.evaluation.privacy_figures import privacy_figures
 from privbench_core.evaluation.q_error import WorkloadResult, run_workload
-from privbench_core.evaluation.runtime import compare_run_times, run_time_verdicts
-from privbench_core.evaluation.verdict import OverallVerdict, judge
+from privbench_core.explain.comparison import compare_plans
+from privbench_core.explain.session import both_loaded
+from privbench_core.publishing.verdicts import MEANINGS, Grade, Verdict, worst_first
 from privbench_core.schema.tables import Schema
 from privbench_core.spec.model import FidelityPolicy, Spec
 from privbench_core.workload.engine import TIMEOUT_SECONDS, Engine
@@ -33,7 +35,7 @@ class Evaluation:
     comparison: Comparison
     privacy: Figures  # `privacy_figures`
     workload: WorkloadResult | None = None  # None if no query could be generated
-    run_time: Figures | None = None  # `run_time_figures`, None if not requested
+    run_time: Figures | None = None  # `PlanComparison.to_dict`, None if not requested
     policy: FidelityPolicy = field(default_factory=FidelityPolicy)  # the spec's
     source_state: str = ""  # whether the source has changed since the bundle was made, in words; "" if not compared
     at: str = field(default_factory=lambda: datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"))
@@ -90,18 +92,9 @@ def evaluate_bundle(
 ) -> Evaluation:
     """Compare ``bundle`` with the source of ``spec``. All figures are internal: they are about private rows.
 
-    Args:
-        spec: The spec of the bundle.
-        bundle: Its folder.
-        workload: SQL queries, or a SAM workload (``.json``) on a database of one table; by default a random workload
-            is generated from the source.
-        run_time: Whether to measure run times too: True starts a PostgreSQL, a URL names one.
-        rehearse: The synthesizer at the bundle's budget, to attack it (`pipeline.rehearsal`); None skips the attacks.
-        scope: How much of the data to use.
-
-    Raises:
-        PublishError: The bundle is damaged or of another schema, or there is no PostgreSQL.
-        SourceError: The source or the workload cannot be read.
+    Arguments and errors are those of `privbench_core.evaluate`. A SAM workload (``.json``) is read, too, on a database
+    of one table. ``rehearse`` is the synthesizer at the bundle's budget, to attack it (`pipeline.rehearsal`), or None.
+    ``scope`` says how much of the data to use.
     """
     queries = _read_queries(workload, spec.schema) if workload else None
     inputs = read_bundle_and_source(spec, bundle)
@@ -112,7 +105,8 @@ def evaluate_bundle(
     times = None
     if run_time and queries is not None:
         url = run_time if isinstance(run_time, str) else None
-        times = compare_run_times(spec.schema, pair.source, bundle, queries, url=url)
+        with both_loaded(spec.schema, pair.source, bundle, url) as databases:
+            times = compare_plans(spec.schema, databases, queries).to_dict()
     answers = _q_errors(queries, inputs, engine) if queries is not None else None
     private = privacy_figures(inputs, rehearse)
     return Evaluation(inputs, compare(pair, scope), private, answers, times, spec.fidelity)
@@ -133,3 +127,34 @@ def _read_queries(path: Path, schema: Schema) -> Workload:
     if len(schema.tables) != 1:
         raise SourceError(f"{path.name}: a SAM workload queries one table, but {schema.name} has several; write SQL")
     return read_sam_workload(path, schema.tables[0])
+
+
+@dataclass(frozen=True)
+class OverallVerdict:
+    """The worst grade of all verdicts, who has it and what it means, and the verdicts, worst first."""
+
+    grade: Grade
+    summary: str
+    verdicts: tuple[Verdict, ...]
+
+
+def judge(verdicts: Iterable[Verdict]) -> OverallVerdict:
+    """Return the verdict on everything: the worst grade of all."""
+    ordered = tuple(worst_first(verdicts))
+    worst = next((v.grade for v in ordered if v.grade is not None), Grade.CLOSE)
+    graded = [v for v in ordered if v.grade is not None]
+    theirs = [v.subject for v in graded if v.grade is worst]
+    more = f" and {len(theirs) - 5} more" if theirs[5:] else ""
+    who = "everything" if len(theirs) == len(graded) else f"{', '.join(theirs[:5])}{more}"
+    return OverallVerdict(worst, f"{worst.capitalize()}: {who}. {MEANINGS[worst]}", ordered)
+
+
+def run_time_verdicts(figures: Figures) -> Iterator[Verdict]:
+    """Yield what is said about run times, without a grade; nothing if no query was measured."""
+    if figures["measured"]:
+        text = (
+            f"differs by {figures['discrepancy_percent']['median']:.1f}% in the median; the source differs from itself"
+            f" by {figures['noise_percent']['median']:.1f}%. {figures['same_plan']:.0%} of the queries have the same"
+            " plan"
+        )
+        yield Verdict("Run time", None, text)

@@ -15,9 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from privbench_core.backends.postgres.ddl import quote_identifier
+from privbench_core.backends.postgres.ddl import join_condition, quote_identifier
 from privbench_core.errors import SourceError
-from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.workload.engine import Engine, UnansweredError, literal
 from privbench_core.workload.statements import Statement, Workload
@@ -85,7 +84,7 @@ def _query(
             break
         edge = edges[int(rng.integers(len(edges)))]
         joined.append(edge.parent if edge.child in joined else edge.child)
-        conditions += _join(edge)
+        conditions.append(join_condition(edge))
     for name in joined:
         conditions += _predicates(schema.table(name), tables[name], recipe.max_predicates, rng)
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
@@ -105,9 +104,3 @@ def _predicates(table: Table, rows: pa.Table, most: int, rng: np.random.Generato
 
 def _one(options: Sequence[str], rng: np.random.Generator) -> str:
     return options[int(rng.integers(len(options)))]
-
-
-def _join(key: ForeignKey) -> Iterator[str]:
-    child, parent = quote_identifier(key.child), quote_identifier(key.parent)
-    for mine, theirs in zip(key.columns, key.parent_columns, strict=True):
-        yield f"{child}.{quote_identifier(mine)} = {parent}.{quote_identifier(theirs)}"

@@ -11,7 +11,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from math import isclose
 from pathlib import Path
@@ -21,36 +21,33 @@ from typing import Any
 import psycopg
 
 from privbench_core.backends.postgres.ddl import qualified, quote_text
-from privbench_core.errors import PublishError
-from privbench_core.explain.comparison import RunTimeSettings
+from privbench_core.errors import PublishError, SpecError
+from privbench_core.explain.comparison import (
+    DEFAULTS,
+    RunTimeSettings,
+    explain_workload,
+    missed_thresholds,
+    ratio,
+    read_thresholds,
+)
 from privbench_core.explain.explanation import queries_of
-from privbench_core.explain.flips import name_flips
-from privbench_core.explain.plan import Explained, Join, QueryPlan, Scan
+from privbench_core.explain.plan import Explained, Join, QueryPlan, Scan, name_flips
 from privbench_core.explain.session import (
     Database,
-    as_postgres,
     connected,
-    explain_query,
     loaded,
-    prepare,
     server,
     server_version,
 )
-from privbench_core.explain.summaries import ratio
-from privbench_core.explain.thresholds import DEFAULTS, missed_thresholds
+from privbench_core.files import as_path
 from privbench_core.publishing.bundle import MANIFEST, Bundle, read_bundle
-from privbench_core.schema.tables import Schema
 from privbench_core.spec.location import parse_url
-from privbench_core.workload.engine import UnansweredError
 from privbench_core.workload.statements import Workload
 
 LIMITS = {
     name: limit for name, limit in DEFAULTS.items() if name in {"answered", "same_plan", "cost_ratio", "rows_q_error"}
 }
 """Thresholds where none are given; "time_ratio" has none, because run times of other machines or hours differ."""
-
-_SHORTEST = 1.0  # milliseconds: run times below differ by noise alone; chosen by hand
-_CHEAPEST = 20.0  # units of the planner's costs, a few pages: costs below differ by chance; chosen by hand
 
 
 @dataclass(frozen=True)
@@ -119,7 +116,8 @@ class CheckedQuery:
     @property
     def cost_before(self) -> float:
         """The cost in the baseline, of which a multiple is allowed."""
-        return max(self.before.cost, _CHEAPEST) if self.before else 0.0
+        # Costs below those of a few pages differ by chance; chosen by hand.
+        return max(self.before.cost, 20.0) if self.before else 0.0
 
     def problems(self, limits: Mapping[str, float], missed: Mapping[str, str]) -> list[str]:
         """Return what is wrong with it, in words, given the limits and the figures over all queries that miss them."""
@@ -178,7 +176,7 @@ class CheckResult:
         """The figures over all queries that thresholds limit; None where nothing was measured."""
         same = [not query.flips for query in self.queries if query.before and query.now]
         times = [
-            max(now, _SHORTEST) / max(before, _SHORTEST)
+            max(now, 1.0) / max(before, 1.0)  # run times below 1 ms differ by noise alone
             for query in self.queries
             if query.before and query.now
             for before, now in [(query.before.milliseconds, query.now.milliseconds)]
@@ -235,51 +233,57 @@ class CheckResult:
         return Baseline(ran, self.server, _digest(self.bundle))
 
 
-def check_database(
-    folder: Path,
+def check(
+    bundle: str | Path,
     url: str,
-    workload: Path | None = None,
-    baseline: Path | bool = True,
-    limits: Mapping[str, float] = LIMITS,
+    *,
+    workload: str | Path | None = None,
+    baseline: str | Path | bool = True,
+    thresholds: Mapping[str, float] | str | Path | None = None,
 ) -> CheckResult:
-    """Check the database at ``url`` against a bundle, and its queries against a baseline.
-
-    Nothing is written to the database, which may have more tables and other indexes than the bundle.
+    """Check a PostgreSQL database that holds a bundle, and a workload on it. The database is only read.
 
     Args:
-        folder: The bundle's.
-        url: The database.
-        workload: SQL queries, which run as they are; by default the bundle's own.
-        baseline: File of an earlier check; True loads the bundle into an embedded PostgreSQL for a while, False
-            compares with nothing.
-        limits: Thresholds by name.
+        bundle: Folder of the bundle.
+        url: ``postgresql://…`` (``?schema=name`` chooses a schema). It may have further tables and indexes.
+        workload: File of SQL queries, which run as they are; None takes the bundle's own.
+        baseline: File of an earlier check to compare with (`CheckResult.as_baseline`); True loads the bundle into an
+            embedded PostgreSQL for that, False compares with nothing.
+        thresholds: Limits by name, or their YAML file; the rest are `explain.check.LIMITS`.
+
+    Returns:
+        What was found; ``passed`` says whether the database holds the bundle and no threshold is missed.
 
     Raises:
-        PublishError: The bundle is damaged, there are no queries, or the server cannot be reached.
+        PublishError: The bundle or the baseline is damaged, there are no queries, or a server cannot be reached.
         SourceError: The workload cannot be read, or the URL is none.
+        SpecError: The thresholds are wrong.
     """
-    bundle = read_bundle(folder)
-    schema, queries = bundle.schema, queries_of(bundle, workload)
+    file = None if workload is None else as_path(workload, "workload", SpecError)
+    earlier = None if isinstance(baseline, bool) else as_path(baseline, "baseline", PublishError)
+    limits, opened = read_thresholds(thresholds, LIMITS), read_bundle(bundle)
+    schema, queries = opened.schema, queries_of(opened, file)
     place = parse_url(url, "URL")
     if place.get_backend_name() != "postgresql":
         raise PublishError("URL: not PostgreSQL, whose plans are checked; give postgresql://user@host/database")
-    before = None if isinstance(baseline, bool) else read_baseline(baseline)
-    names = _names(queries)
+    before, names = read_baseline(earlier) if earlier else None, _names(queries)
+    written = queries.dialect == "postgres"
     with connected(place) as database:
-        tables = tuple(_count(database, bundle))
+        tables = tuple(_count(database, opened))
         run = not any(table.statistics_only for table in tables)
-        now = _measure(database, schema, queries, run=run)
+        now = explain_workload(database, schema, queries, RunTimeSettings(), run=run, as_written=written)
         version = server_version(database)
     if baseline is True:
         with ExitStack() as stack:
-            there = stack.enter_context(loaded(folder, schema, stack.enter_context(server())))
-            found = zip(names, _measure(there, schema, queries, run=run), strict=True)
-            ran = {name: explained for name, (explained, _) in found if explained}
-            before = Baseline(ran, server_version(there), _digest(bundle))
-    old = before.queries if before else {}
-    checked = zip(names, queries.statements, now, strict=True)
-    compared = tuple(CheckedQuery(name, s.sql, *measured, old.get(name)) for name, s, measured in checked)
-    return CheckResult(bundle, version, tables, compared, before, limits)
+            there = stack.enter_context(loaded(opened.path, schema, stack.enter_context(server())))
+            found = explain_workload(there, schema, queries, RunTimeSettings(), run=run, as_written=written)
+            ran = {name: each for name, each in zip(names, found, strict=True) if isinstance(each, Explained)}
+            before = Baseline(ran, server_version(there), _digest(opened))
+    old, compared = before.queries if before else {}, []
+    for name, statement, each in zip(names, queries.statements, now, strict=True):
+        answered, failed = (each, "") if isinstance(each, Explained) else (None, str(each))
+        compared.append(CheckedQuery(name, statement.sql, answered, failed, old.get(name)))
+    return CheckResult(opened, version, tables, tuple(compared), before, limits)
 
 
 def read_baseline(path: Path) -> Baseline:
@@ -320,25 +324,6 @@ def _count(database: Database, bundle: Bundle) -> Iterator[TableSize]:
         yield TableSize(
             table.name, rows, found, found == 0 < rows and isclose(stated, rows, rel_tol=1e-5), never_vacuumed
         )
-
-
-def _measure(database: Database, schema: Schema, queries: Workload, *, run: bool) -> list[tuple[Explained | None, str]]:
-    """Return the plan of each query, with the median of its run times if it may run; or None and why it failed."""
-    settings = RunTimeSettings()
-    prepare(database, settings.timeout)
-    found: list[tuple[Explained | None, str]] = []
-    for statement in queries.statements:
-        try:
-            # Those in PostgreSQL's dialect run as they are: the database may have tables that the bundle lacks.
-            plain = queries.dialect == "postgres"
-            sql = statement.sql if plain else as_postgres(statement.sql, queries.dialect, schema)
-            turns = settings.warm_up + settings.repetitions if run else 1
-            runs = [explain_query(database, sql, run=run) for _ in range(turns)]
-            times = [each.milliseconds or 0.0 for each in runs[settings.warm_up :]]
-            found.append((replace(runs[-1], milliseconds=median(times)) if run else runs[-1], ""))
-        except UnansweredError as reason:
-            found.append((None, str(reason)))
-    return found
 
 
 def _explained(stored: Mapping[str, Any]) -> Explained:

@@ -3,25 +3,110 @@
 Every query runs a few times, on both databases in turn; medians are compared. Each measured run follows one on the
 same database, so that caches hold its rows and not those of the other one. Each turn measures the first database a
 second time: the difference of its two medians is the noise of the machine, below which a discrepancy means nothing.
+
+Figures may be limited, in a YAML file such as ``{same_plan: 0.95, time_ratio: 1.2}``. Shares must reach their limit,
+ratios (the larger figure divided by the smaller, 1 where they are equal) must not pass it; run times may differ by
+their noise besides. A figure that is missing because nothing was measured misses nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from statistics import median
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from privbench_core.explain.flips import name_flips
-from privbench_core.explain.plan import Explained, edit_distance
+from privbench_core.errors import SpecError, did_you_mean
+from privbench_core.explain.plan import Explained, edit_distance, name_flips
 from privbench_core.explain.session import Database, as_postgres, explain_query, prepare, server_version
-from privbench_core.explain.summaries import ratio, summarize
+from privbench_core.files import as_path
 from privbench_core.schema.tables import Schema
+from privbench_core.spec.yaml_io import read_yaml
 from privbench_core.workload.engine import UnansweredError
 from privbench_core.workload.statements import Workload
+
+SHARES = {
+    "answered": ("queries that ran", 1.0),
+    "same_plan": ("queries with the same plan", 0.9),
+    "same_winner": ("choices with the same winner", 0.95),
+}
+"""What each share is of, and its default limit. Chosen by hand."""
+RATIOS = {
+    "cost_ratio": ("estimated costs, median ratio", 1.2),
+    "rows_q_error": ("estimated rows, median ratio", 1.5),
+    "time_ratio": ("run times, median ratio", 1.2),
+}
+"""What each ratio is of, and its default limit. Chosen by hand."""
+DEFAULTS = {name: limit for name, (_, limit) in (SHARES | RATIOS).items()}
+
+
+def read_thresholds(
+    given: Mapping[str, float] | str | Path | None, defaults: Mapping[str, float] = DEFAULTS
+) -> dict[str, float]:
+    """Return limits by name, given some of them or their file: those that are left out have their defaults, if any.
+
+    Raises:
+        SpecError: The file cannot be read, a name is unknown, or a limit out of range; all problems are named.
+    """
+    limits: object = given or {}
+    where = ""
+    if not isinstance(limits, Mapping):
+        path = as_path(limits, "thresholds", SpecError)
+        where = f"{path.name}: "
+        try:
+            limits, unread = read_yaml(path.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError):
+            raise SpecError(f"{where}cannot be read; check the path") from None
+        if not isinstance(limits, Mapping) or unread:
+            raise SpecError([f"{where}{p}" for p in unread] or f"{where}expected lines such as 'same_plan: 0.9'")
+    problems, found = [], dict(defaults)
+    for name, limit in limits.items():
+        if name not in DEFAULTS:
+            problems.append(f"{where}{name}: no such threshold; {did_you_mean(name, DEFAULTS)}")
+        elif isinstance(limit, int | float) and (limit >= 1 if name in RATIOS else 0 <= limit <= 1):
+            found[name] = float(limit)
+        else:
+            expected = "a share from 0 to 1" if name in SHARES else "a ratio of at least 1"
+            problems.append(f"{where}{name}: expected {expected}")
+    if problems:
+        raise SpecError(problems)
+    return found
+
+
+def missed_thresholds(figures: Mapping[str, float | None], limits: Mapping[str, float] = DEFAULTS) -> dict[str, str]:
+    """Return the figures beyond their limits, by name, each in words; "time_noise" is the noise of "time_ratio"."""
+    missed = {}
+    for name, stated in limits.items():
+        figure = figures.get(name)
+        limit = stated * (figures.get("time_noise") or 1) if name == "time_ratio" else stated
+        if figure is None:
+            continue
+        if name in SHARES and figure < limit:
+            missed[name] = f"{SHARES[name][0]}: {figure:.1%}; at least {limit:.1%} are required"
+        elif name in RATIOS and figure > limit:
+            missed[name] = f"{RATIOS[name][0]}: {figure:.2f}; at most {limit:.2f} is allowed"
+    return missed
+
+
+def summarize(values: NDArray[np.float64] | Sequence[float]) -> dict[str, float]:
+    """Return the mean of some values, and their percentiles, by name."""
+    ranks = {"median": 50, "75th": 75, "95th": 95, "max": 100}
+    return {"mean": float(np.mean(values))} | {name: float(np.percentile(values, r)) for name, r in ranks.items()}
+
+
+def ratio(one: float, other: float, least: float = 1e-3) -> float:
+    """Return the larger figure divided by the smaller, each at least ``least``: 1 where they are equal.
+
+    >>> ratio(50, 100), ratio(100, 50), ratio(0, 3, least=1)
+    (2.0, 2.0, 3.0)
+    """
+    one, other = max(one, least), max(other, least)
+    return max(one / other, other / one)
 
 
 @dataclass(frozen=True)
@@ -224,6 +309,39 @@ def _measure(
             explained[where] = explain_query(databases[where], texts[where], run=True, where=where)
             times[which].append(explained[where].milliseconds or 0.0)
     return times, (explained[first], explained[second])
+
+
+def explain_workload(
+    database: Database,
+    schema: Schema,
+    workload: Workload,
+    settings: RunTimeSettings,
+    *,
+    run: bool = True,
+    as_written: bool = False,
+) -> list[Explained | UnansweredError]:
+    """Return the plan of each query of a workload on one database, or why it has none.
+
+    Args:
+        database: A connection, which is made read-only.
+        schema: Of the database.
+        workload: The queries.
+        settings: How to measure.
+        run: Whether to run them, for their rows, pages and the median of their run times.
+        as_written: Whether they run as they are, because the database may have tables that the schema lacks.
+    """
+    prepare(database, settings.timeout)
+    found: list[Explained | UnansweredError] = []
+    for statement in workload.statements:
+        try:
+            sql = statement.sql if as_written else as_postgres(statement.sql, workload.dialect, schema)
+            turns = settings.warm_up + settings.repetitions if run else 1
+            runs = [explain_query(database, sql, run=run) for _ in range(turns)]
+            times = [each.milliseconds or 0.0 for each in runs[settings.warm_up :]]
+            found.append(replace(runs[-1], milliseconds=median(times)) if run else runs[-1])
+        except UnansweredError as reason:
+            found.append(reason)
+    return found
 
 
 def percent(true: float, other: float) -> float:

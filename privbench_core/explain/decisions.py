@@ -24,11 +24,9 @@ from typing import Any
 import numpy as np
 import psycopg
 
-from privbench_core.explain.comparison import ComparedQuery
-from privbench_core.explain.flips import name_flips
-from privbench_core.explain.plan import Explained
+from privbench_core.explain.comparison import ComparedQuery, ratio
+from privbench_core.explain.plan import Explained, name_flips
 from privbench_core.explain.session import Database, TookTooLongError, explain_query, server_version
-from privbench_core.explain.summaries import ratio
 from privbench_core.schema.tables import Schema
 from privbench_core.workload.engine import UnansweredError
 
@@ -43,7 +41,6 @@ _SETTINGS = (
     ("work_mem", "64MB"),
 )
 _MARK = re.compile(r"/\*\s*choice:\s*(.+?)\s*\*/")
-_HOPELESS, _SHORT = 10, 1000.0  # a way loses that takes so many times as long as the usual one, and so many ms
 _FIND_INDEX = """
     SELECT format('%%I.%%I', home.nspname, index.relname), quote_ident(made.conname), made.conrelid::regclass::text
     FROM pg_class index JOIN pg_namespace home ON home.oid = index.relnamespace
@@ -261,7 +258,7 @@ def _measure(
             kept, used = times[database][way], choice.ways[way]
             if kept and math.isinf(kept[0]):
                 continue
-            limit = max(_SHORT, _HOPELESS * usual[database])
+            limit = max(1000.0, 10 * usual[database])  # ms: a way that takes longer loses
             try:
                 found = _explain(schema, servers[used.server], database, used, run=True, timeout=limit)
             except TookTooLongError:

@@ -1,7 +1,7 @@
 """Error bars: for each query over a bundle, an interval for its answer on the source.
 
 How far the answers on the bundle's replicates are from the bundle's estimates how far that is from the source's (a
-parametric bootstrap, see `pipeline.replicates`). Counts, and other answers of one sign, are off by factors, so their
+parametric bootstrap, see `pipeline.rehearsal`). Counts, and other answers of one sign, are off by factors, so their
 errors are of logarithms; a count is a whole number, so one row is added to its error. Error / root mean square of n
 replicates has Student's t distribution, with n degrees of freedom if errors are normal and without bias, and with about
 half as many if their tails are as heavy as measured (2n / (kurtosis - 1), with a kurtosis of 5).
@@ -26,11 +26,10 @@ import numpy as np
 import scipy
 from sqlglot import exp
 
-from privbench_core.backends.postgres.ddl import quote_identifier
+from privbench_core.backends.postgres.ddl import join_condition, quote_identifier
 from privbench_core.publishing.bundle import Bundle
 from privbench_core.publishing.figures import DEVIATIONS, JOIN, SIZE
 from privbench_core.publishing.replicates import Distances, read_replicates, read_rows
-from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema
 from privbench_core.workload.engine import (
     TIMEOUT_SECONDS,
@@ -48,7 +47,6 @@ LEVEL = 0.95
 ROWS = "rows"
 _KURTOSIS = 5.0  # of errors; 3 if they were normal; chosen on Adult, *stats* and three databases of `strangers`
 _PER_DISTANCE = 3.0  # error of a logarithm per distance: 2 in the mean, and tails are heavy; chosen on *stats*
-_MOST = 100.0  # of an error, as a logarithm: beyond it a number says nothing
 
 
 @dataclass(frozen=True)
@@ -169,15 +167,10 @@ def _sizes(schema: Schema) -> Workload:
     queries = []
     for table in schema.private_tables:
         queries.append(f"SELECT COUNT(*) FROM {quote_identifier(table.name)}")
-        queries += [_count_joined(key) for key in table.foreign_keys if key.child != key.parent]
+        for key in (key for key in table.foreign_keys if key.child != key.parent):
+            both = " JOIN ".join(map(quote_identifier, (key.child, key.parent)))
+            queries.append(f"SELECT COUNT(*) FROM {both} ON {join_condition(key)}")
     return Workload.of(queries)
-
-
-def _count_joined(key: ForeignKey) -> str:
-    child, parent = quote_identifier(key.child), quote_identifier(key.parent)
-    pairs = zip(map(quote_identifier, key.columns), map(quote_identifier, key.parent_columns), strict=True)
-    matches = " AND ".join(f"{child}.{own} = {parent}.{theirs}" for own, theirs in pairs)
-    return f"SELECT COUNT(*) FROM {child} JOIN {parent} ON {matches}"
 
 
 def _answers(engine: Engine, query: ResolvedQuery) -> dict[str, float]:
@@ -244,6 +237,6 @@ def _ends(
     half = t * (widened or 1.0) * error
     if not factors:
         return answer - half, answer + half, widened
-    factor = math.exp(min(half, _MOST))
+    factor = math.exp(min(half, 100.0))  # beyond it a number says nothing
     low, high = sorted(((answer + least) / factor - least, (answer + least) * factor - least))
     return (max(0, math.floor(low)), math.ceil(high), widened) if count else (low, high, widened)

@@ -8,13 +8,19 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from privbench_core.errors import PublishError
-from privbench_core.explain.comparison import PlanComparison, RunTimeSettings, compare_plans
+from privbench_core.errors import PublishError, SpecError
+from privbench_core.explain.comparison import (
+    PlanComparison,
+    RunTimeSettings,
+    compare_plans,
+    explain_workload,
+    ratio,
+    summarize,
+)
 from privbench_core.explain.plan import Explained
-from privbench_core.explain.session import as_postgres, explain_query, loaded, prepare, server, server_version
-from privbench_core.explain.summaries import ratio, summarize
+from privbench_core.explain.session import loaded, server, server_version
+from privbench_core.files import as_path
 from privbench_core.publishing.bundle import Bundle, read_bundle
-from privbench_core.workload.engine import UnansweredError
 from privbench_core.workload.statements import Workload, read_workload
 
 
@@ -86,43 +92,49 @@ class Explanation:
         }
 
 
-def explain_bundle(
-    folder: Path, workload: Path | None = None, *, url: str | None = None, against: Path | None = None
+def explain_plans(
+    bundle: str | Path,
+    *,
+    workload: str | Path | None = None,
+    url: str | None = None,
+    against: str | Path | None = None,
 ) -> Explanation:
-    """Load a bundle into PostgreSQL for a while, and explain the queries of a workload on it.
+    """Explain queries on a bundle in PostgreSQL: plans, estimates beside actual rows, run times. Needs no source.
 
     Args:
-        folder: The bundle's.
-        workload: SQL queries; by default the bundle's own.
-        url: A PostgreSQL server; by default one is started in a temporary folder.
+        bundle: Folder of the bundle.
+        workload: File of SQL queries; None takes the bundle's own.
+        url: A PostgreSQL server, into which the bundle is loaded for a while; by default one is started.
         against: Folder of another bundle of the same schema, such as the version before, to compare plans with.
 
+    Returns:
+        The queries with their plans, and the comparison.
+
     Raises:
-        PublishError: A bundle is damaged or has no workload, or there is no PostgreSQL.
+        PublishError: A bundle is damaged, there are no queries, or there is no PostgreSQL.
         SourceError: The workload cannot be read.
     """
-    bundle = read_bundle(folder)
-    other = None if against is None else read_bundle(against)
-    queries, schema = queries_of(bundle, workload), bundle.schema
+    file = None if workload is None else as_path(workload, "workload", SpecError)
+    other = None if against is None else read_bundle(as_path(against, "against", PublishError))
+    opened = read_bundle(bundle)
+    queries, schema = queries_of(opened, file), opened.schema
     with ExitStack() as stack:
         place = stack.enter_context(server(url))
-        here = stack.enter_context(loaded(folder, schema, place))
+        here = stack.enter_context(loaded(opened.path, schema, place))
         if other is not None:
             there = stack.enter_context(loaded(other.path, other.schema, place))
             names = ("the other bundle", "the bundle")
             found = compare_plans(schema, (there, here), queries, RunTimeSettings(), names)
-            explained = tuple(ExplainedQuery(q.number, q.sql, q.explained[1]) for q in found.compared)
-            return Explanation(bundle, explained, found.failed, found.server, (other, found))
-        prepare(here)
+            both = tuple(ExplainedQuery(q.number, q.sql, q.explained[1]) for q in found.compared)
+            return Explanation(opened, both, found.failed, found.server, (other, found))
         ran, failed = [], []
-        for number, statement in enumerate(queries.statements, 1):
-            try:
-                text = as_postgres(statement.sql, queries.dialect, schema)
-                explain_query(here, text, run=True)  # so that the next one finds its pages cached
-                ran.append(ExplainedQuery(number, statement.sql, explain_query(here, text, run=True)))
-            except UnansweredError as reason:
-                failed.append({"query": number, "reason": str(reason)})
-        return Explanation(bundle, tuple(ran), tuple(failed), server_version(here))
+        explained = explain_workload(here, schema, queries, RunTimeSettings(repetitions=1))
+        for number, (statement, each) in enumerate(zip(queries.statements, explained, strict=True), 1):
+            if isinstance(each, Explained):
+                ran.append(ExplainedQuery(number, statement.sql, each))
+            else:
+                failed.append({"query": number, "reason": str(each)})
+        return Explanation(opened, tuple(ran), tuple(failed), server_version(here))
 
 
 def queries_of(bundle: Bundle, workload: Path | None) -> Workload:

@@ -35,7 +35,6 @@ from privbench_core.units.row_count import RowCount
 from privbench_core.validate.expectations import expectation_in_words, prepare_ahead
 
 Progress = Callable[[int, int, Step], None]
-_SHOWN = 100  # expectations listed in a message; chosen by hand
 
 
 class Executor:
@@ -235,7 +234,7 @@ def _refuse_failures(inputs: Mapping[Key, Made]) -> None:
     if failed:
         lines = [f"{o['table']}: {expectation_in_words(o['name'], o.get('column'))}" for o in failed]
         message = f"nothing was published: {len(failed)} expectations do not hold:"
-        raise ValidationError("\n".join([message, *lines[:_SHOWN]]))
+        raise ValidationError("\n".join([message, *lines[:100]]))  # expectations listed in a message; chosen by hand
 
 
 def _failures(artifact: Artifact) -> list[dict[str, Any]]:

@@ -28,10 +28,6 @@ from privbench_core.units.row_count import RowCount
 
 Sizes = Mapping[str, RowCount]
 """Expected by the numbers of units released so far, by table."""
-_MOST_NOISE = 0.5  # share of what is left to pay that may be noise: a run of which most is still useful goes on
-_WORTH_A_STOP = 0.1  # share of the run that would be noise: less is bought, and the bundle says which tables are noise
-_SMALLER = 10  # bounds that are tried are so many times smaller, each
-_CLOSER, _TRIES = 1.25, 9  # a larger ε than is estimated to do, by a margin for what a plan cannot know of its noise
 
 
 @dataclass(frozen=True)
@@ -73,7 +69,7 @@ def refuse_noise(spec: Spec, plan: Plan, left: Sequence[Step], sizes: Sizes) -> 
     found = noise_of(spec.schema, plan, left, sizes)
     total, rest = plan.price.amount, sum(step.price.amount for step in left)
     noise = sum(step.price.amount for step in left if step.key in found)
-    if noise < max(_MOST_NOISE * rest, _WORTH_A_STOP * total):
+    if noise < max(0.5 * rest, 0.1 * total):  # most is useful, or it is little: the bundle says which tables are noise
         return
     noisy = {each.subject for each in found.values()}
     bought = {step.key for step in plan.steps if step.reads} - {step.key for step in left}
@@ -209,8 +205,8 @@ def remedies(
                 yield what
             break
     epsilon, times = plan.budget.epsilon, noise.times
-    for _ in range(_TRIES):
-        epsilon = float(f"{epsilon * times * _CLOSER:.2g}")
+    for _ in range(9):
+        epsilon = float(f"{epsilon * times * 1.25:.2g}")  # a margin for what a plan cannot know of its noise
         other = _planned(spec, plan, epsilon)
         if other is None or epsilon > spec.lifetime_epsilon:
             break
@@ -238,7 +234,7 @@ def _smaller_bounds(spec: Spec, keys: Sequence[ForeignKey]) -> Iterator[tuple[st
     """Yield specs in which fewer rows may refer to one along some keys, each with what was changed."""
     bound = max((key.max_children or 1 for key in keys), default=1)
     while bound > 1:
-        bound = max(1, bound // _SMALLER)
+        bound = max(1, bound // 10)  # bounds that are tried are so many times smaller, each
         less = {key.name: replace(key, max_children=min(bound, key.max_children or bound)) for key in keys}
         yield f"max_children: {bound} at {', '.join(less)} if no row has more", _with_keys(spec, less)
 

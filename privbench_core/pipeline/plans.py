@@ -84,7 +84,7 @@ def steered_schema(spec: Spec) -> Schema:
         SourceError: As `public_workload`.
     """
     for workload in public_workload(spec).values():
-        from privbench_core.workload.queried import queried_by
+        from privbench_core.workload.engine import queried_by
 
         queried = queried_by(workload, spec.schema)
         return replace(spec.schema, queried=queried if queried.tables else None)

@@ -27,7 +27,6 @@ from privbench_core.synthesizers.steps.link import bounded_keys
 from privbench_core.version import __version__
 
 _DAY = len("2026-01-31")  # of an ISO 8601 time
-_ROUNDING = 1 + 1e-6  # far above what manifests round (1e-9), far below any release
 COHORT_TERMS = (
     "no unit of this cohort is in another one; a unit that is in several is protected only by the sums of their ε and δ"
 )
@@ -109,7 +108,7 @@ def refuse_forgotten(spec: Spec, ledger: Ledger, out: Path) -> None:
     if account != (spec.schema.name, spec.cohort, spec.schema.unit_in_words):
         return
     known = ledger.spent_at(delta, spec.cohort)
-    if epsilon > known * _ROUNDING:
+    if epsilon > known * (1 + 1e-6):  # far above what manifests round (1e-9), far below any release
         raise LedgerError(
             f"{out}: this bundle records that ε={epsilon:.4g} was spent by all releases so far (δ={delta:.2g}), but"
             f" the ledger of {spec.schema.name} records only ε={known:.4g}. Earlier spending is missing from it,"

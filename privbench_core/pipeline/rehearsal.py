@@ -3,18 +3,29 @@
 `privbench evaluate` rehearses the plan of a bundle on half of the units, to attack it. The noise is the real one, so
 what is attacked is what was published but for the number of units; the ledger is of the moment, because what never
 leaves the owner's machine is no release. The result is not protected by any budget: it must not be published.
+
+**Replicates**: the plan of a bundle, run again on the bundle's own rows, from which recipients get error bars.
+A parametric bootstrap (Efron and Tibshirani 1993, chapter 6): how far a query's answers on replicates are from the
+bundle's answer estimates how far the bundle's answer is from the source's. Noise, truncation, models and sampling are
+those of the plan, at the same ε and δ. But rows that a model has drawn fit such a model better than the source's rows
+did. So the fidelity steps run as well: their figures, of how far replicates are from the bundle, are put beside those
+of how far the bundle is from the source, which its run released. `explain.error_bars` widens errors by both.
+
+Only the spec and the bundle are read, so replicates are post-processing (``docs/privacy.md``). Their noise is real all
+the same: with a seed, the function would lend a seeded generator to rows that might be private.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 
-from privbench_core.errors import BudgetError, InternalError, PrivbenchError, SpecError
+from privbench_core.errors import BudgetError, InternalError, PrivbenchError, PublishError, SpecError
 from privbench_core.evaluation.attacks import RunOnRows
 from privbench_core.evaluation.inputs import summarize_bundle
 from privbench_core.pipeline.executor import Executor, Progress
@@ -24,12 +35,12 @@ from privbench_core.pipeline.snapshot import GivenRows
 from privbench_core.pipeline.workspace import Scratch, Workspace, database_folder
 from privbench_core.privacy.noise import NoiseSource
 from privbench_core.publishing.bundle import is_bundle, read_bundle
+from privbench_core.publishing.replicates import add_replicates
 from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Key, Plan, StepKind
 from privbench_core.synthesizers.steps.sampled import SampledTable
 
 _UNKNOWN = "It is not known here whether the source has changed since the bundle was made."
-_NOT_NEEDED = {StepKind.FIDELITY, StepKind.VALIDATE, StepKind.PUBLISH}
 
 
 def rehearsal_of(spec: Spec, bundle: Path) -> RunOnRows | None:
@@ -60,7 +71,7 @@ def rehearse(
     spec: Spec, plan: Plan, tables: Mapping[str, pa.Table], *, seed: int = 0, noise: NoiseSource | None = None
 ) -> dict[str, pa.Table]:
     """Synthetic rows by ``plan`` from the rows in ``tables``."""
-    return sampled_rows(spec, plan, run_on_rows(spec, plan, tables, Run("rehearsal", seed), _NOT_NEEDED, noise=noise))
+    return sampled_rows(spec, plan, run_on_rows(spec, plan, tables, Run("rehearsal", seed), noise=noise))
 
 
 def run_on_rows(
@@ -68,12 +79,13 @@ def run_on_rows(
     plan: Plan,
     tables: Mapping[str, pa.Table],
     run: Run,
-    without: Collection[StepKind],
     *,
+    fidelity: bool = False,
     noise: NoiseSource | None = None,
     progress: Progress | None = None,
 ) -> dict[Key, Made]:
-    """Run the steps of ``plan``, except those of the kinds in ``without``, on rows in memory."""
+    """Run the steps of ``plan`` that draw rows on others in memory, and with ``fidelity`` those that measure them."""
+    without = {StepKind.VALIDATE, StepKind.PUBLISH} | (set() if fidelity else {StepKind.FIDELITY})
     with closing(Scratch(spec.accepting_noise, plan.budget)) as here:
         runner = Runner(here, plan, run, noise, GivenRows(here, tables))
         return Executor(runner, {step.key for step in plan.steps if step.kind not in without}).run(progress)
@@ -107,3 +119,33 @@ def source_state(spec: Spec, bundle: Path) -> str:
     if changed:
         return f"The source or the spec has changed since the bundle was made: {', '.join(changed)}."
     return "The source is as it was when the bundle was made."
+
+
+FEWEST = 5
+"""Fewest replicates: the intervals of fewer are more than twice as wide as those of many (Student's t)."""
+
+
+def make_replicates(spec: Spec, bundle: Path, number: int, progress: Progress | None = None) -> None:
+    """Put replicates into a bundle. Arguments and errors are those of `privbench_core.replicate`."""
+    if number < FEWEST:
+        raise SpecError(f"number: {number} replicates are too few for error bars; make {FEWEST} or more")
+    opened, plan = read_bundle(bundle), plan_of(spec, bundle)
+    if plan is None or opened.manifest["database"] != spec.schema.name:
+        raise SpecError(f"{bundle}: was not made from this spec as it is now; give the spec it was made from")
+    if opened.manifest["privacy"].get("sampling", {}).get("scale", 1) != 1:
+        raise PublishError(f"{bundle}: is not in the size of the source, so its errors are not; run at --scale 1")
+    rows = {name: opened.table(name) for name in opened.tables}
+    sums: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+
+    def replicates() -> Iterator[Mapping[str, pa.Table]]:
+        for seed in range(number):
+            made = run_on_rows(spec, plan, rows, Run("replicate", seed), fidelity=True, progress=progress)
+            for step in (step for step in plan.steps if step.kind is StepKind.FIDELITY):
+                for figure in made[step.key].release.artifact.data["metrics"]:
+                    sums[step.table][figure["metric"]] += figure["value"]
+            yield sampled_rows(spec, plan, made)
+
+    def distances() -> dict[str, dict[str, float]]:
+        return {table: {metric: total / number for metric, total in found.items()} for table, found in sums.items()}
+
+    add_replicates(opened, replicates(), distances)

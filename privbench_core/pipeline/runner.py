@@ -7,7 +7,8 @@ already holds that release, the stored bytes are returned and nothing is spent.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections import UserDict
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -105,23 +106,12 @@ def load_made(workspace: Workspace, key: Key, epsilon: str) -> Made:
     return Made(Release(manifest.release, manifest.digest, stored, None, reused=True, parts=parts), manifest)
 
 
-class _Decoded(Mapping[Key, Artifact]):
+class _Decoded(UserDict[Key, Any]):
     """The contents of some releases, each decoded when it is asked for, so that none is in memory before or after."""
 
-    def __init__(self, releases: Mapping[Key, Release]) -> None:
-        self._releases = releases
-
     def __getitem__(self, key: Key) -> Artifact:
-        return self._releases[key].artifact
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._releases
-
-    def __iter__(self) -> Iterator[Key]:
-        return iter(self._releases)
-
-    def __len__(self) -> int:
-        return len(self._releases)
+        found: Artifact = self.data[key].artifact
+        return found
 
 
 def _digests(releases: Mapping[Key, Release]) -> dict[Key, str]:

@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 
-from scipy.special import log_ndtr
-
 from privbench_core.errors import InternalError, UnsupportedBudgetError
 
 # Share of a budget's δ for learning lists of values by stability thresholds; the rest pays for ρ. Chosen by hand: ρ and
@@ -24,6 +22,8 @@ from privbench_core.errors import InternalError, UnsupportedBudgetError
 _THRESHOLD_SHARE = 0.01
 ROUNDING_SLACK = 1 + 1e-9
 """Factor by which a sum of prices may exceed a limit: far above the rounding error of adding floats."""
+_FAR = -30.0  # from here on the asymptotic series of the normal distribution's tail is as exact as floats are
+_UNLIKELY = 1e100  # deviations that never happen, and whose square is a float still
 _ROUNDING = 1e-14  # relative, of a float's logarithm: some fifty times what one operation loses
 
 
@@ -159,11 +159,17 @@ def epsilon_for(rho: float, delta: float) -> float:
 def _log_delta(rho: float, epsilon: float) -> float:
     """Return ln δ of √(2ρ)-GDP at ε, not less than the exact one by more than a rounding error."""
     mu = math.sqrt(2 * rho)
-    if mu == 0:
+    if mu == 0 or epsilon / mu > _UNLIKELY:
         return -math.inf
-    first, second = float(log_ndtr(mu / 2 - epsilon / mu)), float(log_ndtr(-mu / 2 - epsilon / mu))
-    if first == -math.inf:
-        return first
+    first, second = _log_normal(mu / 2 - epsilon / mu), _log_normal(-mu / 2 - epsilon / mu)
     gap = first - second - epsilon  # ln of the ratio of the two terms, which may be as near to 0 as its rounding error
     gap += _ROUNDING * (1 + epsilon + abs(first) + abs(second))
     return first + math.log(-math.expm1(-gap))
+
+
+def _log_normal(x: float) -> float:
+    """Return ln Φ(x), as `scipy.special.log_ndtr` does, whose import takes longer than light commands may."""
+    if x > _FAR:
+        return math.log(math.erfc(-x / math.sqrt(2)) / 2)
+    tail = sum(math.prod(range(1, 2 * k, 2)) * (-1 / x**2) ** k for k in range(1, 8))
+    return -(x**2) / 2 - math.log(-x * math.sqrt(2 * math.pi)) + math.log1p(tail)

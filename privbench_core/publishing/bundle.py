@@ -234,20 +234,7 @@ def read_bundle(path: str | Path) -> Bundle:
 def load_bundle(bundle: Path, target_url: str, *, replace: bool = False, statistics_only: bool = False) -> Loaded:
     """Create the tables in a database, load the rows, then create keys and indexes, then gather statistics.
 
-    Args:
-        bundle: Folder of a bundle; its checksums are verified first.
-        target_url: ``postgresql://...`` (optionally with a SQLAlchemy driver such as ``+psycopg``, and
-            ``?schema=name``), ``duckdb:///path`` or a path that ends in ``.duckdb``.
-        replace: Whether to drop tables and enums of the same names first. Nothing that depends on them is dropped, and
-            no other table changes.
-        statistics_only: Whether to load no rows, but what the planner of PostgreSQL 18 would know of them.
-
-    Returns:
-        Loaded rows by table, and what was left out.
-
-    Raises:
-        PublishError: The bundle is damaged, the target is unknown or refuses, or is not empty. The target is then
-            unchanged. No message contains a password.
+    Arguments and errors are those of `privbench_core.publish`.
     """
     opened = read_bundle(bundle)
     files = {table: opened.files(table) for table in opened.tables}

@@ -31,18 +31,17 @@ from privbench_core.schema.tables import Schema, Table
 PSQL, DUCKDB, STATISTICS = "load.sql", "load.duckdb.sql", "statistics.sql"
 Entries = Mapping[str, Mapping[str, Any]]
 """The manifest's entries by table name, referenced tables first."""
-_BATCH_ROWS = 100_000  # as many as loading into PostgreSQL sends at a time
-_LEVEL = 1  # of gzip: the fastest; Parquet is the small form of the rows
 
 
 def write_csv(table: Table, rows: Path, target: Path) -> None:
     """Write the rows of a table's Parquet file as CSV that COPY reads, compressed; equal rows give equal bytes."""
     with (
         target.open("wb") as raw,
-        gzip.GzipFile("", "wb", _LEVEL, raw, mtime=0) as packed,
+        # The fastest level: Parquet is the small form of the rows.
+        gzip.GzipFile("", "wb", 1, raw, mtime=0) as packed,
         pq.ParquetFile(rows) as file,
     ):
-        for batch in file.iter_batches(_BATCH_ROWS):
+        for batch in file.iter_batches(100_000):  # as many as loading into PostgreSQL sends at a time
             packed.write(copy_text(batch, table))
 
 

@@ -1,20 +1,27 @@
-"""The HTML page: a single file that loads nothing and shows the warning at its top."""
+"""The HTML pages: of a report, of the owner's certificate of plans, and of what a recipient learns from a bundle.
+
+Each is a single file that loads nothing. What compares with private rows shows a warning at its top.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from privbench_core.evaluation.certificate import Certificate
 from privbench_core.evaluation.comparison import CELLS, FANOUT_METRICS, JOIN_METRICS
 from privbench_core.evaluation.evaluation import INTERNAL, Evaluation
 from privbench_core.evaluation.heatmap import worst_and_typical
-from privbench_core.evaluation.inputs import refuse_inside_bundle
+from privbench_core.evaluation.inputs import BundleSummary, refuse_inside_bundle, summarize_bundle
 from privbench_core.evaluation.marginals import DISTANCE_CAPTIONS, SEED, Figures
+from privbench_core.explain.comparison import RATIOS, SHARES, PlanComparison
+from privbench_core.explain.explanation import Explanation
 from privbench_core.files import write_durably
 from privbench_core.publishing.verdicts import Grade
 from privbench_core.report import plots
@@ -24,8 +31,8 @@ from privbench_core.version import __version__
 if TYPE_CHECKING:
     from jinja2 import Template
 
+
 _MAX_WORST = 20  # queries in the lists of the worst
-_MAX_STRONG = 8  # correlations in the open list
 
 
 def write_report(evaluation: Evaluation, out: Path) -> None:
@@ -34,12 +41,7 @@ def write_report(evaluation: Evaluation, out: Path) -> None:
     Raises:
         PublishError: ``out`` is inside a bundle.
     """
-    refuse_inside_bundle(out)
-    out.mkdir(parents=True, exist_ok=True, mode=0o700)
-    text = json.dumps(evaluation.to_dict(), indent=2, ensure_ascii=False) + "\n"
-    written = {"metrics.json": text, "report.html": render(evaluation)}  # both, before there is one of them
-    for name, content in written.items():
-        write_durably(out / name, content.encode())
+    _write(out, ("metrics", "report"), evaluation.to_dict(), render(evaluation))
 
 
 def render(evaluation: Evaluation) -> str:
@@ -113,8 +115,8 @@ def _joins(evaluation: Evaluation) -> Iterator[Figures]:
             "figures": figures,
             "fanout": plots.fanout(source.fanout, synthetic.fanout),
             "heat": plots.heat_map(figures["pairs"]) if figures["pairs"] else "",
-            "strong": ranked[:_MAX_STRONG],
-            "weak": ranked[_MAX_STRONG:],
+            "strong": ranked[:8],  # shown at once
+            "weak": ranked[8:],
         }
 
 
@@ -171,3 +173,91 @@ def template(name: str) -> Template:
 
 def _figure(value: float | None, digits: int = 3) -> str:
     return "–" if value is None else f"{value:.{digits}f}"
+
+
+def write_certificate(certificate: Certificate, out: Path) -> None:
+    """Write certificate.json and certificate.html to the folder ``out``, which only its owner may read.
+
+    Raises:
+        PublishError: ``out`` is inside a bundle.
+    """
+    summary, decisions = certificate.summary, certificate.decisions
+    differing = [d for d in decisions.clear if not d.same_winner]
+    page = _render(
+        f"{summary.database}: does the benchmark lead to the same plans?",
+        _facts(summary),
+        certificate.plans,
+        names=("the source", "the bundle"),
+        at=certificate.at,
+        notice=INTERNAL,
+        missed=certificate.missed,
+        figures=threshold_rows(certificate),
+        decisions=decisions,
+        differing=[d.to_dict() for d in differing],
+        others=[d.to_dict() for d in decisions.made if d not in differing],
+    )
+    _write(out, ("certificate", "certificate"), certificate.to_dict(), page)
+
+
+def write_explanation(explanation: Explanation, out: Path) -> None:
+    """Write plans.json and plans.html to the folder ``out``; PublishError if it is inside a bundle."""
+    bundle, other = explanation.bundle, explanation.other
+    summary = summarize_bundle(bundle.path.resolve().name, bundle.manifest)
+    page = _render(
+        f"{summary.database}: plans of the benchmark",
+        _facts(summary, f"compared with {other[0].path.resolve().name}" if other else ""),
+        other[1] if other else None,
+        names=("the other bundle", "the bundle"),
+        at=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        server=explanation.server,
+        explained=explanation.queries,
+        failed=explanation.failed,
+    )
+    _write(out, ("plans", "plans"), explanation.to_dict(), page)
+
+
+def threshold_rows(certificate: Certificate) -> list[tuple[str, str, str, str]]:
+    """Return name, meaning, figure and limit of each threshold."""
+    rows = []
+    for name, limit in certificate.limits.items():
+        figure = certificate.figures[name]
+        share = name in SHARES
+        by = " × noise" if name == "time_ratio" else ""
+        words = (SHARES if share else RATIOS)[name][0]
+        found = "-" if figure is None else f"{figure:.1%}" if share else f"{figure:.2f}"
+        rows.append((name, words, found, f"at least {limit:.0%}" if share else f"at most {limit:.2f}{by}"))
+    return rows
+
+
+def _render(title: str, facts: str, plans: PlanComparison | None, **more: Any) -> str:
+    nothing = dict.fromkeys(("notice", "missed", "figures", "decisions", "differing", "others", "explained", "failed"))
+    words = {name: words.replace(", median ratio", "") for name, (words, _) in RATIOS.items()}
+    compared = plans.compared if plans else ()
+    times = np.maximum([query.milliseconds[:2] for query in compared], 1e-3).reshape(-1, 2).T
+    return template("plans.html.j2").render(
+        nothing
+        | {
+            "title": title,
+            "facts": facts,
+            "version": __version__,
+            "plans": plans,
+            "server": plans.server if plans else "",
+            "flipped": [query for query in compared if query.flips],
+            "ratio_words": words | {"time_noise": "noise of run times"},
+            "time_plot": plots.scatter(times[0], times[1], "milliseconds") if compared else "",
+        }
+        | more
+    )
+
+
+def _write(out: Path, stems: tuple[str, str], data: Mapping[str, Any], page: str) -> None:
+    """Write JSON and a page, both made before there is one of them."""
+    refuse_inside_bundle(out)
+    out.mkdir(parents=True, exist_ok=True, mode=0o700)
+    write_durably(out / f"{stems[0]}.json", (json.dumps(data, indent=2, ensure_ascii=False) + "\n").encode())
+    write_durably(out / f"{stems[1]}.html", page.encode())
+
+
+def _facts(summary: BundleSummary, more: str = "") -> str:
+    scale = f"scale {summary.scale:g}" if summary.scale != 1 else ""
+    return ", ".join(filter(None, [f"Bundle {summary.bundle}", summary.guarantee_in_words, scale, more])) + "."

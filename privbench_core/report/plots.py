@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 SOURCE, SYNTHETIC = "#9aa5b1", "#c2410c"
 _MAX_BARS = 60  # of more codes, ordered ones are merged, and the rarest of the others left out
-_MAX_CELLS = 24  # like `_MAX_BARS`, along each side of a 2-way marginal
 
 
 def marginals(true: EncodedTable, synthetic: EncodedTable, distances: dict[str, float]) -> str:
@@ -65,7 +64,7 @@ def pair(true: EncodedTable, synthetic: EncodedTable, columns: tuple[str, str]) 
         index = np.ravel_multi_index([coded.codes[:, position] for position in positions], sizes)
         shares.append(marginal(index, sizes[0] * sizes[1]).reshape(sizes))
     for axis, position in enumerate(positions):
-        groups = _groups(shares[0].sum(axis=1 - axis), ordered=true.ordered[position], most=_MAX_CELLS)
+        groups = _groups(shares[0].sum(axis=1 - axis), ordered=true.ordered[position], most=24)
         shares = [np.stack([share.take(g, axis=axis).sum(axis=axis) for g in groups], axis=axis) for share in shares]
     figure = _figure(4.6, 1.9)
     norm = PowerNorm(0.5, vmin=0, vmax=max(float(share.max()) for share in shares) or 1.0)

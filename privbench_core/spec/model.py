@@ -126,7 +126,7 @@ class FidelityPolicy:
         block: Whether bad figures keep a bundle from being published; else they warn.
         accept_noise: Whether steps are bought of which released numbers show that they will be noise.
         one_way: Largest mean total variation distance of single columns. A quarter of the rows, as in an evaluation's
-            "far" (`evaluation.verdict.DISTANCE`).
+            "far" (`publishing.verdicts`).
         to_shuffled: Largest distance of pairs and joins, relative to that of shuffled columns.
     """
 

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from privbench_core.errors import ReleaseError
 from privbench_core.files import write_durably
 from privbench_core.guards import DIGEST_BYTES, INLINE_VALUES
-from privbench_core.publishing.rows_file import write_rows
+from privbench_core.publishing.table_files import write_rows
 
 _MAGIC = b"PRIVBENCH1"
 _HEADER = len(_MAGIC) + DIGEST_BYTES

@@ -31,8 +31,6 @@ NOT_HIDDEN = (
     "no SELECT that runs on the synthetic rows with its constants hidden, or holds some that cannot be hidden "
     "(a JSON path, a list of rows)"
 )
-_LIST = 3
-"""Length of every list of constants, chosen by hand."""
 
 _CONSTANTS = (exp.Literal, exp.Boolean, exp.Interval, exp.HexString, exp.BitString, exp.ByteString, exp.RawString,
               exp.UnicodeString, exp.National, exp.Heredoc)  # fmt: skip
@@ -79,7 +77,8 @@ def _hide_compared(tree: exp.Query) -> None:
         if items and (isinstance(found.this, exp.Tuple) or not all(map(is_constant, items))):
             raise UnansweredError(NOT_HIDDEN)
         if items:
-            found.set("expressions", [_placeholder() for _ in range(_LIST)])
+            # Every list of constants is as long; chosen by hand.
+            found.set("expressions", [_placeholder() for _ in range(3)])
     for operand, _ in [*operands(tree)]:
         held = [node for node in operand.find_all(*_CONSTANTS) if not isinstance(node.parent, PLACEHOLDERS)]
         if held and is_constant(operand):

@@ -1,4 +1,4 @@
-"""Parse queries, resolve their names, and count their results in an in-memory DuckDB.
+"""Parse queries, resolve their names, say what they touch, and count their results in an in-memory DuckDB.
 
 Workloads mostly write names without quotes, which PostgreSQL folds to lower case, while a bundle keeps the source's
 spelling. So unquoted names match the schema's regardless of case.
@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import cached_property
+from functools import cached_property, lru_cache
+from itertools import combinations
 from math import isfinite
 from threading import Timer
 from typing import Any
@@ -24,18 +25,18 @@ import pyarrow as pa
 import sqlglot
 from sqlglot import exp
 
-from privbench_core.backends.postgres.ddl import quote_identifier
+from privbench_core.backends.postgres.ddl import quote_identifier, quote_text
 from privbench_core.errors import did_you_mean
 from privbench_core.schema.columns import Column
+from privbench_core.schema.queried import Place, Queried
 from privbench_core.schema.tables import Schema, Table, split_name
+from privbench_core.workload.statements import Workload
 
 TIMEOUT_SECONDS = 30.0
 """Time limit of one query on one database, in seconds. Chosen by hand."""
 
 Catalogue = Mapping[str, Iterable[str]]
 """Column names by table name."""
-
-_STAGED = "privbench_staged"
 
 
 class UnansweredError(Exception):
@@ -194,9 +195,9 @@ class Engine:
         self._connection = duckdb.connect(config={"enable_external_access": False})
         for name, rows in tables.items():
             # Copied, so that the optimiser has statistics and queries need no conversion.
-            self._connection.register(_STAGED, rows)
-            self._connection.execute(f"CREATE TABLE {quote_identifier(name)} AS SELECT * FROM {_STAGED}")
-            self._connection.unregister(_STAGED)
+            self._connection.register("privbench_staged", rows)
+            self._connection.execute(f"CREATE TABLE {quote_identifier(name)} AS SELECT * FROM privbench_staged")
+            self._connection.unregister("privbench_staged")
 
     @cached_property
     def functions(self) -> frozenset[str]:
@@ -253,7 +254,10 @@ def counting_query(tree: exp.Query) -> exp.Query:
     one row, so the aggregated rows are counted. For all other queries, the rows of the result are counted.
     """
     if projected := aggregates_of_all(tree):
-        if len(projected) == 1 and isinstance(_inside_casts(projected[0]), exp.Count):
+        item = projected[0]
+        while isinstance(item, exp.Cast | exp.Paren):
+            item = item.this
+        if len(projected) == 1 and isinstance(item, exp.Count):
             return tree
         if tree.args.get("from_"):
             counted = tree.copy()
@@ -272,17 +276,8 @@ def aggregates_of_all(tree: exp.Query) -> list[exp.Expr]:
     if not isinstance(tree, exp.Select) or any(tree.args.get(part) for part in ("group", "distinct", "having")):
         return []
     projected = [item.unalias() for item in tree.expressions]
-    return projected if all(_aggregates(item) for item in projected) else []
-
-
-def _inside_casts(item: exp.Expr) -> exp.Expr:
-    while isinstance(item, exp.Cast | exp.Paren):
-        item = item.this
-    return item
-
-
-def _aggregates(item: exp.Expr) -> bool:
-    return item.find(exp.AggFunc) is not None and item.find(exp.Window) is None
+    aggregated = (item.find(exp.AggFunc) is not None and item.find(exp.Window) is None for item in projected)
+    return projected if all(aggregated) else []
 
 
 def literal(value: Any) -> str | None:
@@ -299,8 +294,7 @@ def literal(value: Any) -> str | None:
         case float():
             return repr(value) if isfinite(value) else None
         case str():
-            escaped = value.replace("'", "''")
-            return None if "\0" in value else f"'{escaped}'"
+            return None if "\0" in value else quote_text(value)
         case dt.datetime():
             kind = "TIMESTAMP" if value.tzinfo is None else "TIMESTAMPTZ"
             return f"{kind} '{value.isoformat(sep=' ')}'"
@@ -323,3 +317,49 @@ def constant(expression: exp.Expr, engine: Engine) -> Any:
     except UnansweredError:
         return None
     return rows[0][0] if literal(rows[0][0]) is not None else None
+
+
+@lru_cache(maxsize=4)
+def queried_by(workload: Workload, schema: Schema) -> Queried:
+    """Return what the queries of a workload touch, by their text without its constants.
+
+    Those that are not understood touch nothing.
+
+    Columns that a query only shows are left out: mappers of objects show all of a table's.
+    """
+    catalogue = {table.name: tuple(column.name for column in table.columns) for table in schema.tables}
+    attributes = {(table.name, column.name) for table in schema.tables for column in table.attributes}
+    keys = [key for table in schema.tables for key in table.foreign_keys]
+    tables, columns, pairs, touched_keys = set[str](), set[Place](), set[frozenset[Place]](), set[str]()
+    for statement in workload.statements:
+        try:
+            query = resolve(statement.sql, workload.dialect, catalogue)
+        except UnansweredError:
+            continue
+        found = set(_places(query, catalogue))
+        tables |= set(query.tables)
+        touched_keys |= {key.name for key in keys if found.issuperset((key.child, name) for name in key.columns)}
+        columns |= found & attributes
+        pairs |= {frozenset(pair) for pair in combinations(found & attributes, 2)}
+    return Queried(frozenset(tables), frozenset(columns), frozenset(pairs), frozenset(touched_keys))
+
+
+def _places(query: ResolvedQuery, catalogue: Catalogue) -> Iterator[Place]:
+    """Yield the columns of tables that a query names: of every table that has one of the name, if it is not said."""
+    aliases: dict[str, set[str]] = {}
+    for node in query.tree.find_all(exp.Table):
+        aliases.setdefault((node.alias or node.name).lower(), set()).add(node.name)
+    shown = _shown(query.tree)
+    named = [(node.table, node.name) for node in query.tree.find_all(exp.Column) if id(node) not in shown]
+    named += [("", column.name) for join in query.tree.find_all(exp.Join) for column in join.args.get("using") or ()]
+    for qualifier, column in named:
+        for table in aliases.get(qualifier.lower(), set()) if qualifier else query.tables:
+            if column in catalogue.get(table, ()):
+                yield table, column
+
+
+def _shown(tree: exp.Query) -> set[int]:
+    """Return the ids of the columns that stand alone in the result of a query that neither groups nor is distinct."""
+    if not isinstance(tree, exp.Select) or tree.args.get("group") or tree.args.get("distinct"):
+        return set()
+    return {id(item.unalias()) for item in tree.expressions}

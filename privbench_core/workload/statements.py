@@ -26,7 +26,7 @@ import sqlglot
 from numpy.typing import NDArray
 from sqlglot import TokenType
 
-from privbench_core.backends.postgres.ddl import quote_identifier
+from privbench_core.backends.postgres.ddl import quote_identifier, quote_text
 from privbench_core.errors import SourceError, did_you_mean
 from privbench_core.schema.tables import Table
 
@@ -268,8 +268,7 @@ def _sql(table: Table, condition: Condition, path: Path) -> str:
                 f"{path.name}: compares {table.name}.{column.name} with '{value}', not a number; correct the file"
             ) from None
     else:
-        escaped = value.replace("'", "''")
-        value = f"'{escaped}'"
+        value = quote_text(value)
     operator = "<>" if condition.operator == "!=" else condition.operator
     return f"{quote_identifier(column.name)} {operator} {value}"
 

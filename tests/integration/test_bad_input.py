@@ -16,7 +16,6 @@ from privbench_core.cli import app
 from privbench_core.errors import (
     BudgetExhaustedError,
     PrivbenchError,
-    PublishError,
     SourceError,
     SpecError,
     UnsupportedBudgetError,
@@ -373,14 +372,3 @@ def test_a_source_that_changes_after_a_kill_is_profiled_again(tmp_path):
     result = run(path)
     assert result.releases["profile", "household"].paid is not None
     assert booked(path).count("profile/household") == 2
-
-
-def test_a_folder_that_holds_something_else_is_not_overwritten(tmp_path):
-    path = make(tmp_path)
-    mine = tmp_path / "out" / "thesis.txt"
-    mine.parent.mkdir()
-    mine.write_text("years of work")
-    with pytest.raises(PublishError, match="is not a bundle"):
-        run(path)
-    assert mine.read_text() == "years of work"
-    assert cli(path).exit_code == 1

@@ -8,9 +8,8 @@ import pyarrow as pa
 import pytest
 
 from privbench_core.errors import PublishError
-from privbench_core.evaluation.runtime import compare_run_times
 from privbench_core.explain import session
-from privbench_core.explain.comparison import RunTimeSettings
+from privbench_core.explain.comparison import RunTimeSettings, compare_plans
 from privbench_core.explain.session import both_loaded
 from privbench_core.publishing.bundle import write_bundle
 from privbench_core.schema.columns import Column, ColumnType
@@ -50,6 +49,11 @@ def shop(customers, ages=60):
         "Customer": pa.table({"id": range(customers), "age": rng.integers(0, ages, customers)}),
         "orders": pa.table({"id": range(customers), "Customer": rng.integers(0, customers, customers)}),
     }
+
+
+def compare_run_times(schema, source, bundle, workload, *, url, settings=None):
+    with both_loaded(schema, source, bundle, url) as databases:
+        return compare_plans(schema, databases, workload, settings).to_dict()
 
 
 @pytest.fixture(scope="module")

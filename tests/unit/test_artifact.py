@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from privbench_core.errors import ReleaseError
-from privbench_core.publishing.rows_file import write_rows
+from privbench_core.publishing.table_files import write_rows
 from privbench_core.synthesizers.artifact import Artifact, PartFiles, verified
 
 _LARGE = 10_000

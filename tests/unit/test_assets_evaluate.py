@@ -63,14 +63,13 @@ def test_a_report_is_written_for_its_epsilon_and_only_its_place_is_shown(operate
 
 
 def test_a_certificate_is_written_when_asked_for_and_only_its_place_is_shown(
-    operated: Orchestrated, monkeypatch: pytest.MonkeyPatch
+    settled: Orchestrated, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Any] = []
     monkeypatch.setattr(api, "evaluate", lambda *_, **__: None)
     monkeypatch.setattr(api, "certify", lambda *_, out: asked.append(out))
-    assert operated.refresh("0.8").success
     config = {"ops": {"town__evaluate__report": {"config": {"certify": True}}}}
-    result = materialize(operated, "0.8", asset_selection=[operated.key(REPORT)], run_config=config)
+    result = materialize(settled, "0.8", asset_selection=[settled.key(REPORT)], run_config=config)
     assert result.success, errors(result)
     (folder,) = asked
     assert shown(result)[REPORT]["internal certificate"] == str(folder / "certificate.html")
@@ -84,16 +83,15 @@ def test_a_certificate_is_written_when_asked_for_and_only_its_place_is_shown(
     ],
 )
 def test_errors_say_nothing_private(
-    operated: Orchestrated, monkeypatch: pytest.MonkeyPatch, error: Exception, said: str
+    settled: Orchestrated, monkeypatch: pytest.MonkeyPatch, error: Exception, said: str
 ) -> None:
     def fail(*_: Any, **__: Any) -> None:
         raise error
 
-    assert operated.refresh("0.8").success
     monkeypatch.setattr(api, "evaluate_bundle", fail)
-    result = evaluate(operated, "0.8")
+    result = evaluate(settled, "0.8")
     assert not result.success
     assert said in errors(result)
     assert SECRET not in errors(result)
-    (kept,) = (database_folder(operated.spec) / "errors").iterdir()
+    (kept,) = (database_folder(settled.spec) / "errors").iterdir()
     assert SECRET in kept.read_text(encoding="utf-8")

@@ -183,32 +183,30 @@ def test_what_runs_after_each_event(operated: Orchestrated, life: tuple[Event, .
         assert (operated.spent() > spent) == event.paid, said
 
 
-def test_two_changes_while_the_first_refresh_is_running_end_with_the_last_state(operated: Orchestrated) -> None:
-    assert operated.refresh(LOW).success
-    operated.observe()
-    operated.settle()
+def test_two_changes_while_the_first_refresh_is_running_end_with_the_last_state(settled: Orchestrated) -> None:
+    settled.settle()
     seen: list[dict[str, list[str]]] = []
 
     def change_twice() -> None:
         for _ in range(2):
-            operated.change("person")
-            operated.observe()
-            seen.append(operated.tick())
+            settled.change("person")
+            settled.observe()
+            seen.append(settled.tick())
 
-    operated.change("person")
-    operated.observe()
-    operated.fake.during[MODEL] = change_twice
-    before = operated.spent()
-    operated.tick()
-    assert operated.answer(LOW).success
-    once = operated.spent() - before
+    settled.change("person")
+    settled.observe()
+    settled.fake.during[MODEL] = change_twice
+    before = settled.spent()
+    settled.tick()
+    assert settled.answer(LOW).success
+    once = settled.spent() - before
     assert seen == [{}, {}], "nothing is asked for while a run is at work"
-    assert operated.settle() == each(LINE_OF_PERSON, LOW)
-    operated.observe()
-    assert operated.settle() == {}
-    assert operated.refresh(LOW).success
-    assert operated.fake.runs == [("publish", "bundle")]  # all else is of the last state, and bought
-    assert operated.spent() == pytest.approx(before + 2 * once)
+    assert settled.settle() == each(LINE_OF_PERSON, LOW)
+    settled.observe()
+    assert settled.settle() == {}
+    assert settled.refresh(LOW).success
+    assert settled.fake.runs == [("publish", "bundle")]  # all else is of the last state, and bought
+    assert settled.spent() == pytest.approx(before + 2 * once)
 
 
 def test_a_refresh_that_cannot_be_paid_in_full_is_refused_before_its_first_paid_step(operated: Orchestrated) -> None:

@@ -26,14 +26,6 @@ LINE_OF_PERSON = [
 MODEL = ("model", "person")
 
 
-@pytest.fixture
-def settled(operated: Orchestrated) -> Orchestrated:
-    """A town that was made at ε=0.8 and not at 3.2."""
-    assert operated.refresh(LOW).success
-    assert operated.tick() == {}
-    return operated
-
-
 def at(epsilons: list[str], line: list[str]) -> dict[str, list[str]]:
     return dict.fromkeys(line, epsilons)
 

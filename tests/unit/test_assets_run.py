@@ -104,20 +104,19 @@ def test_a_source_that_changed_after_its_profile_is_refused(operated: Orchestrat
     assert operated.refresh("0.8", ["model/household"]).success
 
 
-def test_results_of_two_states_of_the_source_are_not_mixed_and_a_damaged_one_is_noticed(operated: Orchestrated) -> None:
-    assert operated.refresh("0.8").success
-    operated.change("household")
-    assert operated.refresh("0.8", ["profile/household", "model/household", "sample/household"]).success
-    both = operated.refresh("0.8", ["validate/all"])
+def test_results_of_two_states_of_the_source_are_not_mixed_and_a_damaged_one_is_noticed(settled: Orchestrated) -> None:
+    settled.change("household")
+    assert settled.refresh("0.8", ["profile/household", "model/household", "sample/household"]).success
+    both = settled.refresh("0.8", ["validate/all"])
     assert not both.success
     assert "household: the source changed" in errors(both)
-    assert operated.refresh("0.8").success
-    manifest = read_manifest(operated.spec, ("model", "person"), "0.8")
+    assert settled.refresh("0.8").success
+    manifest = read_manifest(settled.spec, ("model", "person"), "0.8")
     assert manifest is not None
-    workspace = Workspace(operated.spec)
+    workspace = Workspace(settled.spec)
     workspace.releases.path(manifest.release).write_bytes(b"PRIVBENCH1 nonsense")
     workspace.close()
-    result = operated.refresh("0.8", ["sample/person"])
+    result = settled.refresh("0.8", ["sample/person"])
     assert not result.success
     assert "is damaged (checksum)" in errors(result)
 

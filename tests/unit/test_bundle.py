@@ -16,7 +16,7 @@ import pytest
 
 from privbench_core.errors import InternalError, PublishError
 from privbench_core.files import file_name
-from privbench_core.publishing import rows_file
+from privbench_core.publishing import table_files
 from privbench_core.publishing.bundle import load_bundle, read_bundle, write_bundle
 from privbench_core.schema.columns import Column, ColumnType, EnumType
 from privbench_core.schema.constraints import Check, ForeignKey
@@ -324,7 +324,7 @@ def test_a_table_is_asked_for_once_and_written_one_row_group_at_a_time(
         "home": pa.table({"id": range(25), "place": pa.array([None, *codes[1:]])}),
         "pet": pa.table({"nr": range(25), "home id": range(25), "name": pa.nulls(25, pa.string())}),
     }
-    monkeypatch.setattr(rows_file, "_ROW_GROUP", 10)
+    monkeypatch.setattr(table_files, "_ROW_GROUP", 10)
     asked = []
 
     class Rows(dict[str, pa.Table]):

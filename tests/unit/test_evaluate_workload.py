@@ -14,7 +14,7 @@ from sqlglot import exp
 from privbench_core.errors import SourceError
 from privbench_core.evaluation.generate import Recipe, generate_workload
 from privbench_core.evaluation.q_error import WorkloadResult, q_errors, run_workload
-from privbench_core.explain.summaries import summarize
+from privbench_core.explain.comparison import summarize
 from privbench_core.schema.columns import Column, ColumnType, Values
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.workload.engine import Engine, UnansweredError, constant, literal

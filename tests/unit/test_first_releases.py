@@ -92,25 +92,24 @@ def test_the_schedule_refreshes_what_was_released_and_says_what_it_skips(operate
     assert scheduled(operated) == ([LOW, HIGH], "")
 
 
-def test_another_synthesizer_has_released_nothing_yet(operated: Orchestrated) -> None:
+def test_another_synthesizer_has_released_nothing_yet(settled: Orchestrated) -> None:
     """A change of the source is no reason to buy a first release, and neither is the schedule or a plain refresh."""
-    assert operated.refresh(LOW).success
-    assert scheduled(operated)[0] == [LOW]
-    other_synthesizer(operated)
-    operated.change("person")
-    operated.observe()
-    spent = operated.spent()
-    assert operated.tick() == {}
-    assert "ε=0.8: never released with another: the first release is your decision" in operated.said
-    assert scheduled(operated)[0] == []
-    assert "first release is your decision: pass --epsilon" in refresh(operated.path)
-    assert operated.spent() == spent
-    assert operated.refresh(LOW).success, "by hand"
-    assert operated.spent() > spent
-    assert scheduled(operated)[0] == [LOW]
-    operated.change("person")
-    operated.observe()
-    assert "model/person" in operated.tick()
+    assert scheduled(settled)[0] == [LOW]
+    other_synthesizer(settled)
+    settled.change("person")
+    settled.observe()
+    spent = settled.spent()
+    assert settled.tick() == {}
+    assert "ε=0.8: never released with another: the first release is your decision" in settled.said
+    assert scheduled(settled)[0] == []
+    assert "first release is your decision: pass --epsilon" in refresh(settled.path)
+    assert settled.spent() == spent
+    assert settled.refresh(LOW).success, "by hand"
+    assert settled.spent() > spent
+    assert scheduled(settled)[0] == [LOW]
+    settled.change("person")
+    settled.observe()
+    assert "model/person" in settled.tick()
 
 
 def test_a_plain_refresh_names_what_it_leaves_to_a_person(operated: Orchestrated) -> None:
@@ -140,22 +139,21 @@ PETS = """  pet:
 """
 
 
-def test_a_table_that_is_added_belongs_to_the_refresh_of_its_release(operated: Orchestrated) -> None:
+def test_a_table_that_is_added_belongs_to_the_refresh_of_its_release(settled: Orchestrated) -> None:
     """So do other edits of the spec: budget and refresh policy say what they may cost. The sensor leaves them alone."""
-    assert operated.refresh(LOW).success
-    operated.path.write_text(operated.path.read_text(encoding="utf-8") + PETS, encoding="utf-8")
-    persons = pq.read_table(operated.path.parent / "person.parquet").column("id")
+    settled.path.write_text(settled.path.read_text(encoding="utf-8") + PETS, encoding="utf-8")
+    persons = pq.read_table(settled.path.parent / "person.parquet").column("id")
     pets = pa.table({"id": range(len(persons)), "person_id": persons})
-    pq.write_table(pets, operated.path.parent / "pet.parquet")
-    operated.reload()
-    assert operated.tick() == {}
-    assert scheduled(operated)[0] == [LOW]
-    spent = operated.spent()
-    said = refresh(operated.path)
+    pq.write_table(pets, settled.path.parent / "pet.parquet")
+    settled.reload()
+    assert settled.tick() == {}
+    assert scheduled(settled)[0] == [LOW]
+    spent = settled.spent()
+    said = refresh(settled.path)
     assert "never made" in said
     assert "ε=3.2: never released" in said
-    assert operated.spent() > spent
-    assert {("profile", "pet"), ("model", "pet")} <= set(operated.fake.runs)
+    assert settled.spent() > spent
+    assert {("profile", "pet"), ("model", "pet")} <= set(settled.fake.runs)
 
 
 def test_a_manifest_without_a_synthesizer_is_known_by_its_definition_alone(

@@ -89,17 +89,16 @@ def test_a_bundle_of_another_account_says_nothing(town_spec: Path, what: str) ->
     run_spec(spec, 0.8, out=out)
 
 
-def test_dagster_refuses_it_too(operated: Orchestrated) -> None:
-    assert operated.refresh("0.8").success
-    spec = operated.spec
+def test_dagster_refuses_it_too(settled: Orchestrated) -> None:
+    spec = settled.spec
     folder = bundle_folder(spec, "0.8")
-    kept = operated.path.parent / "kept"
+    kept = settled.path.parent / "kept"
     shutil.move(folder, kept)
     shutil.rmtree(spec.state)
     shutil.copytree(kept, folder)
     (spec.state / "town" / "DATABASE").write_text("town", encoding="utf-8")
-    result = operated.refresh("0.8")
+    result = settled.refresh("0.8")
     assert not result.success
     assert "Earlier spending is missing" in str(errors(result))
-    assert operated.fake.runs == []
+    assert settled.fake.runs == []
     assert number_of_entries(spec) == 0

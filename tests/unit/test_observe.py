@@ -15,8 +15,7 @@ from privbench_core.backends.duckdb.read import DuckDBSource
 from privbench_core.backends.fingerprint import fingerprint_files
 from privbench_core.backends.folder.read import FolderSource
 from privbench_core.errors import SourceError, SpecError
-from privbench_core.pipeline.observe import observe
-from privbench_core.pipeline.snapshot import Snapshot
+from privbench_core.pipeline.snapshot import Snapshot, observe
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.spec.load import load_spec
 from privbench_core.spec.model import Change, Spec, VersionQuery, Watermark

@@ -5,11 +5,17 @@ from __future__ import annotations
 import pytest
 
 from privbench_core.errors import SpecError
-from privbench_core.evaluation.runtime import run_time_verdicts
-from privbench_core.explain.comparison import ComparedQuery, PlanComparison, RunTimeSettings, percent
-from privbench_core.explain.flips import name_flips
-from privbench_core.explain.plan import Explained, QueryPlan, edit_distance
-from privbench_core.explain.thresholds import DEFAULTS, missed_thresholds, read_thresholds
+from privbench_core.evaluation.evaluation import run_time_verdicts
+from privbench_core.explain.comparison import (
+    DEFAULTS,
+    ComparedQuery,
+    PlanComparison,
+    RunTimeSettings,
+    missed_thresholds,
+    percent,
+    read_thresholds,
+)
+from privbench_core.explain.plan import Explained, QueryPlan, edit_distance, name_flips
 
 A, B, C = (QueryPlan(f"Seq Scan on {name}") for name in "abc")
 

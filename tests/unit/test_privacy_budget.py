@@ -10,12 +10,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from scipy.integrate import quad
+from scipy.special import log_ndtr
 from scipy.stats import norm
 
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.intervals import OrderedCodec
 from privbench_core.columns.registry import codec_for
 from privbench_core.errors import BudgetExhaustedError, InternalError, UnsupportedBudgetError
+from privbench_core.privacy import budget as budget_module
 from privbench_core.privacy.budget import Budget, Measure, Price, delta_for, epsilon_for, rho_for
 from privbench_core.privacy.features import Own
 from privbench_core.privacy.filter import PrivacyFilter
@@ -305,6 +307,13 @@ def test_conversion_of_rho_is_sound_and_tight(epsilon: float, delta: float) -> N
     assert exact_delta(rho, epsilon) <= delta
     assert delta_for(rho, epsilon) <= delta < delta_for(rho * 1.001, epsilon)
     assert epsilon * (1 - 1e-9) <= epsilon_for(rho, delta) <= epsilon * (1 + 1e-9)
+
+
+def test_logarithms_of_normal_probabilities_are_exact() -> None:
+    points = [*np.linspace(-60, 5, 500), *-np.geomspace(29, 1e100, 100)]
+    assert [budget_module._log_normal(float(x)) for x in points] == pytest.approx(
+        log_ndtr(points), rel=1e-14, abs=1e-15
+    )
 
 
 def test_conversion_where_floats_cancel_is_sound() -> None:

@@ -17,7 +17,7 @@ import pytest
 
 from privbench_core.errors import PublishError, SourceError
 from privbench_core.evaluation.comparison import FANOUT_METRICS, JOIN_METRICS, Comparison, TableFigures, compare
-from privbench_core.evaluation.evaluation import Evaluation, evaluate_bundle
+from privbench_core.evaluation.evaluation import Evaluation, evaluate_bundle, judge
 from privbench_core.evaluation.inputs import (
     BundleAndSource,
     BundleSummary,
@@ -28,7 +28,6 @@ from privbench_core.evaluation.inputs import (
 from privbench_core.evaluation.marginals import BRIEF, MarginalDistances, Scope
 from privbench_core.evaluation.privacy_figures import alarms_of, odds, privacy_figures
 from privbench_core.evaluation.q_error import WorkloadResult, run_workload
-from privbench_core.evaluation.verdict import judge
 from privbench_core.explain.comparison import ComparedQuery, PlanComparison, RunTimeSettings
 from privbench_core.explain.plan import Explained, QueryPlan
 from privbench_core.publishing.bundle import write_bundle

@@ -52,7 +52,6 @@ class DuckDBSource(Source):
     path: Path
 
     def catalogue(self) -> Catalogue:
-        """See `Source.catalogue`."""
         with self._open() as connection:
             found = {name: connection.execute(query).fetchall() for name, query in _CATALOGUE.items()}
         enums = {tuple(labels): name for labels, name in reversed(found["enums"])}
@@ -63,7 +62,6 @@ class DuckDBSource(Source):
         return Catalogue(self.path.stem, with_exact_names(tables), enums_of(tables))
 
     def stored_rows(self, table: Table) -> Iterator[pa.Table]:
-        """See `Source.stored_rows`."""
         with self._open() as connection:
             check_columns(table, _names(connection, table.name))
             names = ", ".join(quote_identifier(column.name) for column in table.columns)
@@ -71,7 +69,6 @@ class DuckDBSource(Source):
             yield from parts_of(found.to_arrow_reader(_ROWS))
 
     def version(self, table: Table, change: Watermark | VersionQuery) -> str:
-        """See `Source.version`."""
         with self._open() as connection:
 
             def run(statement: str) -> list[tuple[object, ...]]:

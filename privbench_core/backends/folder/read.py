@@ -56,7 +56,6 @@ class FolderSource(Source):
         return chain.from_iterable(_stored_rows(table, path) for path in self._files(table))
 
     def batches(self, table: Table) -> Iterator[pa.Table]:
-        """See `Source.batches`."""
         if table.empty:
             return super().batches(table)
         return chain.from_iterable(canonical_parts(table, _stored_rows(table, path)) for path in self._files(table))
@@ -85,7 +84,6 @@ class FolderSource(Source):
         raise SourceError(f"{table.name}: {found}; {todo}")
 
     def stored(self, tables: Sequence[Table]) -> dict[str, str]:
-        """See `Source.stored`."""
         digests: dict[str, str] = {}
         there = stored_tables(self.folder, "source")
         for table in tables:

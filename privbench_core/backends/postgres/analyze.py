@@ -19,11 +19,7 @@ from numpy.typing import NDArray
 
 TARGET = 100  # default_statistics_target: the most common values, and the cells of a histogram
 SAMPLE_ROWS = 300 * TARGET
-_WIDEST = 1024  # bytes; wider values are counted, but neither compared nor listed
-_ELEMENTS_FACTOR = 10  # of the target, for elements of arrays
-_HEAVY = 5  # sampled rows from which a key's own count says how many it has in the table
 _NONE = np.zeros(0, np.int64)
-_SCALES = 0.1  # of the rows: a larger number of distinct values is taken to grow with the table
 
 
 @dataclass(frozen=True)
@@ -103,7 +99,7 @@ def column_statistics(
     """
     present = values.is_valid().to_numpy(zero_copy_only=False)
     widths, sampled = widths[present], len(values)
-    narrow = widths <= _WIDEST
+    narrow = widths <= 1024  # noqa: PLR2004 - bytes; wider values are counted, but neither compared nor listed
     found = rank(values.drop_null().filter(pa.array(narrow)), order)
     wide, nulls = int((~narrow).sum()), sampled - len(widths)
     null_fraction = nulls / sampled if sampled else 0.0
@@ -142,7 +138,8 @@ def estimate_distinct(counts: NDArray[np.int64], wide: int, nulls: int, rows: in
         once, whole = len(counts) - repeated + wide, rows * share
         distinct = values * (once + repeated) / (values - once + once * values / whole)
         distinct = float(np.floor(min(max(distinct, once + repeated), whole) + 0.5))
-    return -distinct / rows if distinct > _SCALES * rows else distinct
+    # More distinct values than a tenth of the rows are taken to grow with the table.
+    return -distinct / rows if distinct > 0.1 * rows else distinct
 
 
 def _most_common(
@@ -194,7 +191,7 @@ def element_statistics(arrays: Collection[Sequence[str | float | bool | None]]) 
     held = [{element for element in array if element is not None} for array in arrays]
     number = Counter(element for each in held for element in each)
     with_null = sum(None in array for array in arrays)
-    target = TARGET * _ELEMENTS_FACTOR
+    target = TARGET * 10  # elements of arrays have a larger one
     # Lossy counting keeps what more than this many arrays hold; its window is as wide.
     least = 9 * sum(map(len, arrays)) // (target * 1000 // 7) if len(number) > target else 0
     chosen = [element for element, count in number.most_common(target) if count > least]
@@ -221,7 +218,8 @@ def rows_of_keys(counts: NDArray[np.int64], rows: int) -> tuple[NDArray[np.int64
     sampled = int(counts.sum())
     if sampled < rows:
         estimated = estimate_distinct(counts, 0, 0, rows)
-        heavy = np.round(counts[counts >= _HEAVY] * (rows / sampled)).astype(np.int64)
+        # The own count of a key says how many rows it has in the table, if so many are in the sample.
+        heavy = np.round(counts[counts >= 5] * (rows / sampled)).astype(np.int64)  # noqa: PLR2004
         number = max(round(-estimated * rows if estimated < 0 else estimated) - len(heavy), 1)
         mean, more = divmod(max(rows - int(heavy.sum()), 0), number)
         counts = np.concatenate([heavy, np.repeat([mean + 1, mean], [more, number - more])])

@@ -25,8 +25,6 @@ from privbench_core.spec.location import connection_parameters, describe, parse_
 if TYPE_CHECKING:
     import psycopg
 
-_BATCH_ROWS = 100_000  # rows sent at once; chosen by hand
-
 
 def load_postgres(schema: Schema, files: Files, target_url: str, *, replace: bool) -> Loaded:
     """Load into the current schema of a PostgreSQL database; see `load_bundle`."""
@@ -113,7 +111,7 @@ def _copy(connection: psycopg.Connection[Any], table: Table, name: str, files: S
     with connection.cursor() as cursor, cursor.copy(command) as copy:
         for path in files:
             with pq.ParquetFile(path) as file:
-                for batch in file.iter_batches(_BATCH_ROWS):
+                for batch in file.iter_batches(100_000):  # rows sent at once; chosen by hand
                     copy.write(copy_text(batch, table))
                     loaded += batch.num_rows
     return loaded

@@ -4,17 +4,22 @@ The planner reads statistics from the catalogue, but the sizes of tables and ind
 run programs on the server, as a superuser may, makes these files as long as they would be, with nothing in them: they
 take no space on the disk, and queries find no row. Elsewhere the extension pg_regresql has the planner take the sizes
 from the catalogue, too.
+
+The planner reads from the first page of an index how high its B-tree is. Each level adds to the cost of every descent,
+so it decides between nested loops and hash joins. The tree made here has one page on each level. The format of pages is
+that of the documentation, "Database Page Layout", and of PostgreSQL's ``nbtree.h``.
 """
 
 from __future__ import annotations
 
+import struct
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
+from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from privbench_core.backends.loading import Loaded
 from privbench_core.backends.postgres.ddl import qualified, quote_text
-from privbench_core.backends.postgres.empty_tree import PAGE, empty_tree, tree_height
 from privbench_core.backends.postgres.load import changing
 from privbench_core.errors import PublishError
 from privbench_core.schema.tables import Schema
@@ -22,10 +27,10 @@ from privbench_core.schema.tables import Schema
 if TYPE_CHECKING:
     import psycopg
 
+
 FIRST_VERSION = 180_000
 """Of the servers that restore statistics."""
 _SEGMENT = 2**30  # bytes of the largest file of a table
-_AT_ONCE = 200  # commands in a line
 _FILES = """
 SELECT DISTINCT pg_relation_filepath(c.oid), c.relpages, c.reltuples, coalesce(amname = 'btree', false)
 FROM unnest(%s::regclass[]) AS given (root)
@@ -42,6 +47,15 @@ _NO_SIZES = (
 _NO_HEIGHTS = (
     "the heights of indexes, because the server keeps checksums of pages: each descent looks cheaper by 0.1 to 0.4"
 )
+_PAGE = 8192
+_HEADER = struct.Struct("<QHHHHHHI")  # LSN, checksum, flags, lower and upper end of free space, special, size, xid
+_SPECIAL = struct.Struct("<IIIHH")  # left and right page, level, flags, cycle of VACUUM
+_META = struct.Struct("<IIIIII")  # magic, version, root, level, fast root, its level
+_MAGIC, _SIZE_AND_VERSION = 0x053162, _PAGE | 4
+_LEAF, _ROOT = 1, 2
+_PIVOT = struct.Struct("<HHHH")  # an entry without keys: its child (high, low), number of keys, size and flags
+_NO_KEYS = 0x2000 | _PIVOT.size
+_LEAF_ROOM, _INNER_ROOM, _SMALLEST = 7329, 5691, 20  # bytes of entries on a page, and of an entry
 
 
 def load_statistics(
@@ -81,11 +95,11 @@ def _set_sizes(connection: psycopg.Connection[Any], names: list[str]) -> Iterato
     import psycopg
 
     files = connection.execute(_FILES.encode(), [names]).fetchall()
-    commands = [command for path, pages, _, _ in files for command in _truncations(path, pages * PAGE)]
+    commands = [command for path, pages, _, _ in files for command in _truncations(path, pages * _PAGE)]
     try:
         with connection.transaction():
-            for first in range(0, len(commands), _AT_ONCE):
-                _run(connection, "SELECT WHERE false", " && ".join(commands[first : first + _AT_ONCE]))
+            for first in range(0, len(commands), 200):  # as many as a line takes
+                _run(connection, "SELECT WHERE false", " && ".join(commands[first : first + 200]))
             if connection.execute("SHOW data_checksums").fetchone() != ("off",):
                 yield _NO_HEIGHTS
                 return
@@ -100,11 +114,11 @@ def _set_sizes(connection: psycopg.Connection[Any], names: list[str]) -> Iterato
 
 def _set_height(connection: psycopg.Connection[Any], path: str, height: int) -> None:
     """Write an empty tree into the file of an index of which the server has no page in memory."""
-    found = connection.execute("SELECT pg_read_binary_file(%s, 0, %s)", [path, PAGE]).fetchone()
+    found = connection.execute("SELECT pg_read_binary_file(%s, 0, %s)", [path, _PAGE]).fetchone()
     tree = None if found is None else empty_tree(bytes(found[0]), height)
     if tree is not None:
         text = quote_text(b64encode(tree).decode())
-        _run(connection, f"SELECT {text}", f"base64 -d | dd of={path} bs={PAGE} conv=notrunc 2>/dev/null")
+        _run(connection, f"SELECT {text}", f"base64 -d | dd of={path} bs={_PAGE} conv=notrunc 2>/dev/null")
 
 
 def _run(connection: psycopg.Connection[Any], query: str, program: str) -> None:
@@ -117,3 +131,49 @@ def _truncations(path: str, size: int) -> Iterator[str]:
     for number in range(-(-size // _SEGMENT)):
         file = f"{path}.{number}" if number else path
         yield f"truncate -s {min(size - number * _SEGMENT, _SEGMENT)} {file}"
+
+
+def tree_height(pages: int, rows: float) -> int:
+    """Return the levels above the leaves of a B-tree, from its size.
+
+    >>> tree_height(2, 100), tree_height(276, 100_000), tree_height(2745, 1_000_000)
+    (0, 1, 2)
+    """
+    entry = max((pages - 1) * _LEAF_ROOM / max(rows, 1), _SMALLEST)
+    level, height = pages - 1, 0
+    while level > 1:
+        level, height = ceil(level / max(_INNER_ROOM // entry, 2)), height + 1
+    return height
+
+
+def empty_tree(first_page: bytes, height: int) -> bytes | None:
+    """Return the first pages of an index, or None if its first page is not that of an empty B-tree.
+
+    Args:
+        first_page: As CREATE INDEX leaves it, without a checksum.
+        height: Levels above the leaves.
+    """
+    magic, version, root, *_ = _META.unpack_from(first_page, _HEADER.size)
+    if magic != _MAGIC or root:
+        return None
+    meta = bytearray(first_page)
+    top = height + 1
+    _META.pack_into(meta, _HEADER.size, magic, version, top, height, top, height)
+    return bytes(meta) + b"".join(_page(level, is_root=level == height) for level in range(height + 1))
+
+
+def _page(level: int, *, is_root: bool) -> bytes:
+    """Return the only page of a level, which is after the pages of those below it."""
+    page = bytearray(_PAGE)
+    special = _PAGE - _SPECIAL.size
+    flags = (_ROOT if is_root else 0) | (0 if level else _LEAF)
+    lower, upper = _HEADER.size, special
+    if level:
+        upper -= _PIVOT.size
+        # A pointer to an item, in use.
+        struct.pack_into("<I", page, lower, upper | 1 << 15 | _PIVOT.size << 17)
+        _PIVOT.pack_into(page, upper, 0, level, 0, _NO_KEYS)
+        lower += 4
+    _HEADER.pack_into(page, 0, 0, 0, 0, lower, upper, special, _SIZE_AND_VERSION, 0)
+    _SPECIAL.pack_into(page, special, 0, 0, level, flags, 0)
+    return bytes(page)

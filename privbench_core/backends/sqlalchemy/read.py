@@ -100,7 +100,6 @@ class DatabaseSource(Source):
         return sa.table(name, schema=home or next(iter(self.schemas), None))
 
     def version(self, table: Table, change: Watermark | VersionQuery) -> str:
-        """See `Source.version`."""
         with self._connect() as connection:
             is_postgres = connection.dialect.name == "postgresql"
             if is_postgres:
