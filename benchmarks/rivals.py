@@ -82,6 +82,7 @@ class Contest:
     def table(self, runs: Runs, limit: float) -> str:
         """Run what is missing; Markdown text with mean ± standard deviation of every method."""
         rows: list[Row] = []
+        packages: set[str] = set()
         for name, figures in self.reference.items():
             rows.append(_row(name, "", [PeerRun(figures(seed)) for seed in range(runs.seeds)]))
         for epsilon in (*runs.epsilons, math.inf):
@@ -92,7 +93,8 @@ class Contest:
                 found = list(self._runs(method, epsilon, runs.seeds, limit))
                 if found:
                     rows.append(_row(method, "not private" if epsilon == math.inf else f"{epsilon:g}", found))
-        return markdown(rows)
+                    packages |= {run.packages for run in found if run.packages}
+        return f"{markdown(rows)}\n\nRivals: {'; '.join(sorted(packages))}."
 
     def _runs(self, method: str, epsilon: float, seeds: int, limit: float) -> Iterable[PeerRun]:
         for seed in range(seeds):
