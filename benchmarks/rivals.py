@@ -138,11 +138,10 @@ class Contest:
 
 def _row(method: str, epsilon: str, runs: Sequence[PeerRun]) -> Row:
     row: dict[str, str | float] = {"method": method, "ε": epsilon, "runs": f"{len(runs)}"}
-    if (last := runs[-1]).reached:
-        return {**row, "figures": f"no rows after {last.reached:g} s of processor time"}
-    if last.refused:
-        return {**row, "figures": last.refused}
-    return row | {name: spread([run.figures[name] for run in runs]) for name in last.figures}
+    for run in runs:
+        if run.reached or run.refused:
+            return {**row, "why not": run.refused or f"no rows after {run.reached:g} s of processor time"}
+    return row | {name: spread([run.figures[name] for run in runs]) for name in runs[-1].figures}
 
 
 def _said(error: str) -> str:
