@@ -30,6 +30,8 @@ from benchmarks import (
     figures,
     first_hour,
     ledger,
+    nist,
+    nist_data,
     operational,
     orchestration,
     planted,
@@ -78,7 +80,7 @@ def main() -> int:
     )
     names += ("tpch", "evaluation", "orchestration", "ledger", "scale", "spec_errors", "tightness", "attacks")
     names += ("append", "certificate", "first_hour", "rows_out", "whole", "engines", "differences", "bounds")
-    names += ("error_bars", "statistics", "workload_steers")
+    names += ("error_bars", "statistics", "workload_steers", "nist")
     parser.add_argument("which", nargs="?", choices=names, help="default: everything")
     parser.add_argument("--data", type=Path, help="data folder (default: $PRIVBENCH_DATA, else ../shared/data)")
     parser.add_argument("--seeds", type=int, help="runs per figure (default: 3, or 1 where a run takes minutes)")
@@ -99,12 +101,12 @@ def main() -> int:
         "--databases",
         nargs="+",
         default=(),
-        help="for append, bounds, certificate, error_bars, first_hour, relationships, refinement, rows_out,"
-        " statistics and workload_steers (default: all)",
+        help="for append, attacks, bounds, certificate, error_bars, first_hour, relationships, refinement, rows_out,"
+        " nist, statistics and workload_steers (default: all)",
     )
     parser.add_argument("--no-csv", action="store_true", help="for rows_out and whole: no rows for psql in the bundles")
     parser.add_argument("--no-bundle", action="store_true", help="for rows_out: draw rows, and neither check nor write")
-    parser.add_argument("--tables", nargs="+", default=(), help="for dense and shares (default: all of them)")
+    parser.add_argument("--tables", nargs="+", default=(), help="for dense, shares and nist: subsets (default: all)")
     parser.add_argument("--dry", action="store_true", help="print the tables, leave benchmarks/results as it is")
     given = parser.parse_args()
     chosen = {"seeds": given.seeds, "epsilons": given.epsilon, "deltas": given.delta}
@@ -180,8 +182,12 @@ def main() -> int:
             f"workload_steers/{name}": partial(workload_steers.run, name, runs(workload_steers.RUNS), given.data)
             for name in given.databases or workload_steers.DATABASES
         },
+        **{
+            f"nist/{name}": partial(nist.run, name, runs(nist.RUNS), given.tables)
+            for name in given.databases or nist_data.EXCERPTS
+        },
         "tightness": partial(tightness.run, progress=_tell),
-        "attacks": partial(attacks.run, progress=_tell),
+        "attacks": partial(attacks.run, given.data, given.databases or attacks.DATABASES, progress=_tell),
     }
     try:
         for name, measure in sections.items():

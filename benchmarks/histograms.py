@@ -32,7 +32,7 @@ def fit_sample(
     sensitivity: float = 1.0,
     share: float = 1.0,
 ) -> tuple[Codes, float, float]:
-    """Independent noisy histograms at (ε, δ), add/remove: Gaussian through zCDP, Laplace for δ = 0.
+    """Independent noisy histograms at (ε, δ), add/remove: Gaussian noise, or Laplace noise for δ = 0.
 
     Args:
         codes: Codes of shape (rows, columns).

@@ -136,7 +136,7 @@ def _signs() -> None:
 
 
 def _siblings() -> None:
-    _replace("links.measure_fanout.agreements_tell", lambda *_: False)
+    _replace("links.measure_agreements.agreements_tell", lambda *_: False)
 
 
 def _clipping() -> None:

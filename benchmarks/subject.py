@@ -16,8 +16,7 @@ from privbench_core.privacy.session import open_session
 from privbench_core.schema.columns import Column, ColumnType, Range, Values
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
-from privbench_core.synthesizers.contract import Key, StepContext, StepKind, Synthesizer
-from privbench_core.synthesizers.registry import load_synthesizer
+from privbench_core.synthesizers.contract import Key, StepContext, StepKind, Synthesizer, load_synthesizer
 from privbench_core.synthesizers.steps.sampled import SampledTable
 
 DEFAULT = "privbench"

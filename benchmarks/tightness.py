@@ -51,7 +51,7 @@ SYNTHESIZERS: Mapping[str, tuple[Callable[[], Synthesizer], Mapping[str, Any]]] 
     "privlava": (PrivLava, {}),
     "relational": (Relational, {}),
 }
-BUDGETS = {"zCDP": Budget(3.2, 1e-9), "pure": Budget(3.2)}
+BUDGETS = {"Gaussian": Budget(3.2, 1e-9), "pure": Budget(3.2)}
 
 
 def clinic(patients: int = 2000, seed: int = 0) -> Database:

@@ -1,10 +1,14 @@
-"""Exclusive locks between processes, also in shared folders; the system releases those of a killed process."""
+"""Exclusive locks between processes, also in shared folders; the system releases those of a killed process.
+
+Rows that killed runs have left in the state folder are deleted by the next run, whatever its engine.
+"""
 
 from __future__ import annotations
 
 import fcntl
 import logging
 import os
+import shutil
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -59,6 +63,19 @@ def is_locked(path: Path) -> bool:
     except BlockingIOError:
         return True
     return False
+
+
+def lock_of(folder: Path) -> Path:
+    """Return the lock of a folder of rows: held as long as its run."""
+    return folder.with_suffix(".lock")
+
+
+def sweep(parent: Path) -> None:
+    """Delete the rows of runs that were killed, among the folders of rows in ``parent``."""
+    for folder in parent.iterdir() if parent.is_dir() else ():
+        if folder.is_dir() and not is_locked(lock_of(folder)):
+            shutil.rmtree(folder, ignore_errors=True)
+            lock_of(folder).unlink(missing_ok=True)
 
 
 def max_wait() -> float:

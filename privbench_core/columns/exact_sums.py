@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privbench_core.arrays import Numbers
 from privbench_core.columns.codec import Codes
 from privbench_core.guards import BLOCK_ROWS, EXACT_FLOAT
 from privbench_core.schema.types.base import INT64_MAX
 
-Numbers = NDArray[np.int64]
 LARGEST = INT64_MAX // 2
 HALF = LARGEST.bit_length() // 2  # bits of a low word
 
@@ -37,7 +37,7 @@ def contingency(
     sizes: Mapping[str, int],
     columns: Sequence[str],
     weights: NDArray[np.integer[Any]] | None = None,
-) -> NDArray[np.int64]:
+) -> Numbers:
     """Counts (or sums of integer weights, each below 2⁵³) over all code combinations of ``columns``, shape (size, ...).
 
     Additive over chunks of rows, and exact in 64 bits: a block adds up to no more than a float holds.

@@ -7,26 +7,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privbench_core.columns.binning import Binning
-from privbench_core.columns.discretizer import Discretizer
+from privbench_core.arrays import Numbers
+from privbench_core.columns.discretizer import Binning, Discretizer
 from privbench_core.columns.intervals import equal_width_codec
 from privbench_core.schema.columns import Column, ColumnType
 
-Numbers = NDArray[np.int64]
 ALONE, DIFFERENT, SAME = range(3)
 AGREEMENTS = SAME + 1
 """Number of codes of whether a row and a sibling of it have the same code of a column."""
 
 
-def index_coder(name: str, size: int) -> Discretizer:
-    """Return a discretizer of the whole numbers below ``size``, each its own code, in order.
+def index_coder(name: str, size: int, *, ordered: bool = True) -> Discretizer:
+    """Return a discretizer of the whole numbers below ``size``, each its own code, which have an order or not.
 
     >>> index_coder("#place", 3).size
     3
     """
     codec = equal_width_codec(Column(name, ColumnType.INTEGER), 0, size - 1, size)
     none = codec.size - size  # cells of other numbers, of which there are none
-    return Discretizer(codec, Binning((*range(size), *[0] * none), (*[1.0] * size, *[0.0] * none), size))
+    return Discretizer(
+        codec, Binning((*range(size), *[0] * none), (*[1.0] * size, *[0.0] * none), size if ordered else 0)
+    )
 
 
 def present_or_not(name: str) -> Discretizer:

@@ -13,8 +13,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from privbench_core.columns.binning import Binning
-from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.discretizer import Binning, Discretizer
 from privbench_core.columns.grid import Grid
 from privbench_core.columns.intervals import OrderedCodec
 from privbench_core.guards import LAG_CLASSES, MAX_CODES
@@ -56,8 +55,7 @@ def lag_classes(base: Discretizer, own: Discretizer) -> Discretizer | None:
     far = int(pairs[-1])
     sides = np.concatenate([far - pairs[::-1], [far + 1], far + 2 + pairs])
     code_of = np.append(sides, sides[-1] + 1 + np.arange(codec.size - codec.ordered))
-    weights = 1 / np.bincount(code_of)[code_of]
-    return Discretizer(codec, Binning(tuple(code_of.tolist()), tuple(weights.tolist()), int(sides[-1]) + 1))
+    return Discretizer(codec, Binning.even(code_of, int(sides[-1]) + 1))
 
 
 def lag_sides(classes: Discretizer) -> NDArray[np.int64]:

@@ -1,4 +1,4 @@
-"""What rows make of a constraint between their columns, and the values that it gives to one of them.
+"""What rows make of a constraint between their columns, the values that it gives to one of them, and declared ones.
 
 Values are compared as numbers of their types (`Grid.numbers`), so that an engine that holds such numbers finds the same
 (`engines.sql.row_constraints`).
@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Mapping, Sequence
-from functools import reduce
-from typing import TypeAlias
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache, reduce
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from privbench_core.arrays import Mask
 from privbench_core.columns.grid import Grid
 from privbench_core.guards import EXACT_FLOAT, FLOAT_DIGITS
+from privbench_core.schema.checks import columns_of, parse_check
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.row_constraints import (
     DatePart,
@@ -27,14 +29,19 @@ from privbench_core.schema.row_constraints import (
     MissingTogether,
     PartOfDate,
     RowConstraint,
+    SameValue,
     ValueConstraint,
+    is_well_formed,
 )
 from privbench_core.schema.tables import Table
 from privbench_core.schema.types.durations import DAY
 from privbench_core.schema.types.times import DateType
 
+if TYPE_CHECKING:
+    from sqlglot.expressions import Expr
+
+
 Numbers: TypeAlias = NDArray[np.int64] | NDArray[np.float64]
-Mask: TypeAlias = NDArray[np.bool_]
 Values: TypeAlias = pa.Array | pa.ChunkedArray
 
 NOT_APPLICABLE, VIOLATED, SATISFIED = range(3)
@@ -208,3 +215,110 @@ def _part(points: NDArray[np.int64], part: DatePart, in_days: bool) -> NDArray[n
     of_first = WEEKS[part]
     before = 0 if of_first is None else (days - found + 1 + of_first) % 7  # weekday of January 1
     return np.asarray((found - 1 + before) // 7 + 1)
+
+
+_PARTS = {
+    "YEAR": DatePart.YEAR,
+    "QUARTER": DatePart.QUARTER,
+    "MONTH": DatePart.MONTH,
+    "WEEK": DatePart.WEEK,
+    "DAY": DatePart.DAY,
+    "DOY": DatePart.DAY_OF_YEAR,
+    "DAYOFYEAR": DatePart.DAY_OF_YEAR,
+    "DOW": DatePart.WEEKDAY_FROM_SUNDAY,
+    "ISODOW": DatePart.WEEKDAY_ISO,
+    "HOUR": DatePart.HOUR,
+}
+
+
+@lru_cache(maxsize=256)
+def declared_constraints(table: Table) -> tuple[RowConstraint, ...]:
+    """Return the constraints between attributes of a table that its checks state.
+
+    They are ``a = b``, ``a <= b``, ``a = b + c``, ``a = round(b * c, 2)``, ``a = extract(year from b)``, and
+    ``(a IS NULL) = (b IS NULL)``, each by itself or joined by AND.
+    """
+    plain = {column.name: column for column in table.attributes if column.relative is None}
+    trees = (parse_check(check.expression) for check in table.checks)
+    stated = (
+        found for tree in trees if tree is not None for part in _conjuncts(tree) for found in _stated(table, part)
+    )
+    return tuple(
+        dict.fromkeys(
+            each
+            for each in stated
+            if is_well_formed(each)
+            and plain.keys() >= set(each.columns)
+            and can_hold(each, [plain[name] for name in each.columns])
+        )
+    )
+
+
+def _conjuncts(tree: Expr) -> Iterator[Expr]:
+    """Yield the parts of a condition that must all hold."""
+    from sqlglot import exp
+
+    bare = tree.unnest()
+    if isinstance(bare, exp.And):
+        yield from _conjuncts(bare.left)
+        yield from _conjuncts(bare.right)
+    else:
+        yield bare
+
+
+def _stated(table: Table, tree: Expr) -> Iterator[RowConstraint]:
+    """Yield the constraint that a condition is, if it is one."""
+    from sqlglot import exp
+
+    if not isinstance(tree, exp.EQ | exp.LTE | exp.GTE):
+        return
+    left, right = tree.left.unnest(), tree.right.unnest()
+    if isinstance(tree, exp.EQ):
+        if all(isinstance(side, exp.Is) and isinstance(side.expression, exp.Null) for side in (left, right)):
+            if names := [name for side in (left, right) for name in _columns(side.this)]:
+                yield MissingTogether(tuple(names))
+            return
+        for side, other in ((left, right), (right, left)):
+            for name in _columns(side):
+                yield from _computed(table, name, other)
+                return
+    elif len(names := [*_columns(left), *_columns(right)]) == len((left, right)):
+        first, last = names if isinstance(tree, exp.LTE) else names[::-1]
+        yield InOrder(first, last)
+
+
+def _computed(table: Table, name: str, tree: Expr) -> Iterator[RowConstraint]:
+    """Yield the constraint that a column is equal to an expression."""
+    from sqlglot import exp
+
+    bare = _bare(tree)
+    if isinstance(bare, exp.Round):
+        bare = _bare(bare.this)
+    for other in _columns(bare):
+        yield SameValue(name, other)
+    if isinstance(bare, exp.Extract) and str(bare.this).upper() in _PARTS:
+        for other in _columns(bare.expression):
+            yield PartOfDate(name, other, _PARTS[str(bare.this).upper()])
+    if isinstance(bare, exp.Add | exp.Mul):
+        parts = [*bare.flatten()]
+        names = tuple(other for part in parts for other in _columns(part))
+        if len(names) == len(parts) and name in {column.name for column in table.attributes}:
+            yield Formula(name, names, isinstance(bare, exp.Mul), rounding_of(table.column(name)))
+
+
+def _columns(tree: Expr) -> Iterator[str]:
+    """Yield the name of a column, of an expression that is one."""
+    from sqlglot import exp
+
+    bare = _bare(tree)
+    if isinstance(bare, exp.Column):
+        yield from columns_of(bare)
+
+
+def _bare(tree: Expr) -> Expr:
+    """Return an expression without brackets and casts around it: PostgreSQL casts numbers where types differ."""
+    from sqlglot import exp
+
+    while isinstance(tree, exp.Paren | exp.Cast):
+        tree = tree.this
+    return tree

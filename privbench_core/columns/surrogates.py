@@ -84,19 +84,18 @@ class SurrogateCodec(Codec):
 
     def decode(self, cells: Codes, rng: np.random.Generator) -> pa.Array:
         null = cells == self.null if self.nullable else np.zeros(len(cells), bool)
-        made = self._fresh(len(cells) - int(null.sum()), rng)
+        n = len(cells) - int(null.sum())
+        if self.pattern is None:
+            made = random_uuids(n, rng)
+        elif self.pattern.regex is not None:
+            made = draw_matching(self.pattern.regex, n, self.max_length, rng)
+        else:
+            made = pa.array(draw_faker_text(self.pattern.provider or "", n, self.max_length, rng), pa.string())
         return made.take(pa.array(np.cumsum(~null) - 1, mask=null)) if null.any() else made
 
     def value_labels(self) -> list[str]:
         rule = None if self.pattern is None else self.pattern.regex or self.pattern.provider
         return [rule or "a value"]
-
-    def _fresh(self, n: int, rng: np.random.Generator) -> pa.Array:
-        if self.pattern is None:
-            return random_uuids(n, rng)
-        if self.pattern.regex is not None:
-            return draw_matching(self.pattern.regex, n, self.max_length, rng)
-        return pa.array(draw_faker_text(self.pattern.provider or "", n, self.max_length, rng), pa.string())
 
 
 def pattern_codec(column: Column, pattern: Pattern, *, table: str = "") -> SurrogateCodec:

@@ -10,8 +10,7 @@ import pyarrow.compute as pc
 
 from privbench_core.columns.opaque import length_limit
 from privbench_core.columns.surrogates import random_uuids
-from privbench_core.sampling.keys import ordinal_within
-from privbench_core.sampling.row_groups import common_numbers
+from privbench_core.sampling.keys import common_numbers, ordinal_within
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.tables import Table
 

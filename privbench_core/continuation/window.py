@@ -30,7 +30,7 @@ from privbench_core.continuation.world import (
 )
 from privbench_core.errors import PublishError
 from privbench_core.sampling.constraints import row_rules
-from privbench_core.sampling.row_groups import common_numbers
+from privbench_core.sampling.keys import common_numbers
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.row_constraints import PartOfDate
 from privbench_core.schema.tables import Table

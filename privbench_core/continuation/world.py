@@ -20,7 +20,7 @@ from privbench_core.columns.row_constraints import NOT_APPLICABLE, VIOLATED, ver
 from privbench_core.errors import PublishError
 from privbench_core.guards import SAMPLE_ROWS
 from privbench_core.publishing.bundle import Bundle
-from privbench_core.sampling.row_groups import common_numbers
+from privbench_core.sampling.keys import common_numbers
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.row_constraints import DatePart, PartOfDate

@@ -15,11 +15,10 @@ from sqlglot import exp
 
 from privbench_core.backends.base import Source
 from privbench_core.backends.duckdb.connections import waited, waited_ahead
-from privbench_core.engines.left_over import lock_of
 from privbench_core.engines.sql.search import Search
 from privbench_core.engines.stored import LoadedRows, Passing, numbered, stored_type
 from privbench_core.errors import SourceError
-from privbench_core.locks import exclusive
+from privbench_core.locks import exclusive, lock_of
 from privbench_core.schema.tables import Table
 from privbench_core.workers import ahead
 

@@ -20,8 +20,8 @@ from itertools import combinations, product
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
+from privbench_core.arrays import Array, Numbers
 from privbench_core.estimators.segmentation import SIGNIFICANT
 from privbench_core.guards import (
     BLOCK_ROWS,
@@ -38,8 +38,6 @@ from privbench_core.guards import (
 from privbench_core.stored import Storable
 from privbench_core.tuning import TUNING
 
-Array = NDArray[np.float64]
-Numbers = NDArray[np.int64]
 Pair = tuple[str, str]
 _ANGLES = np.arcsin(MAX_CORRELATION) * np.linspace(-1, 1, QUADRATURE_POINTS)  # an odd number: 0 is one of them
 _FACTOR = NORMAL_REACH * np.linspace(-1, 1, QUADRATURE_POINTS)  # values of a common normal factor, and their weights
@@ -204,7 +202,7 @@ def few_factors(noisy: Array, sigma: float, columns: int) -> Array:
 def nearest_copula(
     noisy: Array,
     sigma: float,
-    groups: tuple[NDArray[np.int64], ...],
+    groups: tuple[Numbers, ...],
     clean: tuple[Array, Array],
     ordered: tuple[int, int],
 ) -> Array | None:
@@ -233,7 +231,7 @@ def nearest_copula(
     return best if explained > SIGNIFICANT**2 else None
 
 
-def _merged(joints: Array, groups: Sequence[NDArray[np.int64]]) -> Array:
+def _merged(joints: Array, groups: Sequence[Numbers]) -> Array:
     """Return counts over groups, given those of codes: `merge_codes` of the last two axes of many joints, fast."""
     for axis, group_of in zip((-2, -1), groups, strict=False):
         if np.array_equal(group_of, np.arange(len(group_of))):

@@ -10,11 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
+from privbench_core.arrays import Array
 from privbench_core.guards import FITTING_ROUNDS_PER_NUMBER, TINY
-
-Array = NDArray[np.float64]
 
 
 def onto_simplex(noisy: Array, total: float, variances: Array | None = None) -> Array:

@@ -9,9 +9,8 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from privbench_core.arrays import Array
 from privbench_core.guards import BLOCK_ROWS, FITTING_ROUNDS, NEGLIGIBLE, TINY, TOLERANCE
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

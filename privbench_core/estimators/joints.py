@@ -17,6 +17,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
+from privbench_core.arrays import Array
 from privbench_core.estimators.coarsening import merge_codes
 from privbench_core.estimators.copula import nearest_copula
 from privbench_core.estimators.denoising import Estimate, least_risk, onto_simplex
@@ -25,7 +26,6 @@ from privbench_core.guards import SMOOTHING, TOLERANCE
 from privbench_core.stored import Storable
 from privbench_core.tuning import TUNING
 
-Array = NDArray[np.float64]
 Pair = tuple[str, str]
 Triple = tuple[str, str, str]
 

@@ -17,11 +17,11 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from privbench_core.arrays import Array
 from privbench_core.estimators.segmentation import SIGNIFICANT
 from privbench_core.guards import TINY, TOLERANCE
 from privbench_core.tuning import TUNING
 
-Array = NDArray[np.float64]
 Bands = NDArray[np.integer]
 
 

@@ -18,19 +18,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privbench_core.arrays import Array, Numbers, runs
 from privbench_core.columns.codec import Codes
 from privbench_core.estimators.fitting import mutual_information
 from privbench_core.guards import DRAWN_ONE_BY_ONE, TINY
 from privbench_core.marginals.one_way import OneWay
 from privbench_core.marginals.sampler import PairMarginal, Rows, draw_column
-from privbench_core.profiles.names import parent_column
+from privbench_core.profiles.profile import parent_column
 from privbench_core.stored import Storable
 from privbench_core.units.row_count import UNIT_SIZE
 
-Array = NDArray[np.float64]
-Numbers = NDArray[np.int64]
 Pair = tuple[str, str]
 OWNER = "#owner"  # context column: number of the row's owner
 FIRST, BEFORE = "first.", "before."  # prefixes of context columns: of the first member, and of an earlier one
@@ -66,8 +64,8 @@ class Latents(Storable):
 
     names: tuple[str, ...]
     one_way: OneWay
-    size_scores: NDArray[np.int64]
-    scores: Mapping[str, NDArray[np.int64]]
+    size_scores: Numbers
+    scores: Mapping[str, Numbers]
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -208,8 +206,7 @@ def _ranks(owner: Codes, rng: np.random.Generator) -> tuple[Numbers, Numbers, Nu
     n = len(owner)
     order = rng.permutation(n)
     order = order[np.argsort(owner[order], kind="stable")]
-    begins = np.flatnonzero(np.r_[True, np.diff(owner[order]) != 0][:n])
-    sizes = np.diff(np.append(begins, n))
+    begins, sizes = runs(owner[order])
     first, fanout, position = (np.empty(n, dtype=np.int64) for _ in range(3))
     first[order], fanout[order] = np.repeat(begins, sizes), np.repeat(sizes, sizes)
     position[order] = np.arange(n)

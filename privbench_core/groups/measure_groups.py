@@ -14,38 +14,39 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, fields, replace
 from itertools import combinations, combinations_with_replacement, permutations
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from privbench_core.arrays import Array
 from privbench_core.columns.discretizer import Discretizer, ordered_codes
-from privbench_core.estimators.candidates import Candidates
+from privbench_core.estimators.coarsening import Candidates
 from privbench_core.estimators.denoising import onto_simplex
 from privbench_core.estimators.fitting import fit_margins
 from privbench_core.groups.group_model import GroupClass, GroupModel
 from privbench_core.guards import FITTING_ROUNDS, LARGEST_ANY, NEGLIGIBLE, SMOOTHING
 from privbench_core.links.fanout import Fanout
-from privbench_core.links.measure_children import expected_context
+from privbench_core.links.measure_children import Ownership
 from privbench_core.marginals.measure_one_way import measure_one_way
 from privbench_core.marginals.measure_pairs import PairwiseFit
 from privbench_core.marginals.measure_scores import has_power, pair_scores
 from privbench_core.marginals.one_way import OneWay
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.curator import Curator
-from privbench_core.privacy.features import CoMember, Feature, OfParent, Own, OwnerFanout
+from privbench_core.privacy.features import CoMember, Feature, OwnerFanout
 from privbench_core.privacy.permutations import MOST_MEMBERS
 from privbench_core.privacy.queries import Distances, Marginal
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.split_rules import ByValue
 from privbench_core.privacy.views import ViewSpec
-from privbench_core.profiles.names import OWNER_FANOUT, parent_column
-from privbench_core.profiles.profile import Profile
+from privbench_core.profiles.profile import OWNER_FANOUT, Profile
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.identity import Identity
+from privbench_core.units.measure_by_size import Features
 
-Array = NDArray[np.float64]
 Pair = tuple[str, str]
 _OTHER, _THIRD = "other.", "third."  # columns of the second child of a pair, and of the third of a triple
 
@@ -130,17 +131,27 @@ def reconciled(parts: Sequence[OneWay], whole: OneWay) -> list[OneWay]:
 
 @dataclass(frozen=True)
 class GroupFit:
-    """How the price of an owned table's groups is spent; see `privpetal.Options`."""
+    """How the price of an owned table's groups is spent.
 
+    Attributes:
+        PAIRS: How joints of pairs are chosen and measured.
+        scores: Share of R-scores in what an owned table's groups cost, σ_R of Algorithm 1 (a 1 of 1:1:8).
+        margins: Share of the one-way marginals of each class of group sizes, which stand for its noisy group sizes (the
+            other 1); the rest is for normalised permutation marginals (the 8).
+        usefulness: λ: a class of group sizes must have so many groups that the average marginal is λ-useful.
+        triples: Share of the NPMs' price for marginals over three members (permutation relations of order 3).
+    """
+
+    PAIRS: ClassVar[PairwiseFit] = PairwiseFit(max_pairs=1000)
     scores: float = 0.1
     margins: float = 0.1
     usefulness: float = 3.0
     triples: float = 0.05
-    pairs: PairwiseFit = field(default_factory=lambda: PairwiseFit(max_pairs=1000))
 
     def identity(self) -> Identity:
         """Return all that a release depends on."""
-        return {**vars(self), "pairs": self.pairs.identity()}
+        chosen = {each.name: getattr(self, each.name) for each in fields(GroupFit)}
+        return {**chosen, "pairs": self.PAIRS.identity()}
 
     def _prices(self, price: Price) -> dict[str, Price]:
         """Return the table of prices of a class: the paper's 1 : 1 : 8, of which triples get a share where useful."""
@@ -158,26 +169,23 @@ class GroupFit:
         sigma = curator.sigma([Marginal(())], price.share(1 / pairs))
         return self.usefulness * math.sqrt(2 / math.pi) * sigma * cells
 
-    def fit(
-        self, session: PrivateSession, key: ForeignKey, parent: Profile, child: Profile, fanout: Fanout, price: Price
-    ) -> GroupModel:
+    def fit(self, session: PrivateSession, ownership: Ownership, fanout: Fanout, price: Price) -> GroupModel:
         """Measure the groups along an ownership key, for at most ``price``.
 
         Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 1, 2, 4, 7 and 8.
 
         Args:
             session: Open for the step.
-            key: The ownership key.
-            parent: Released profile of the owners.
-            child: The same of the children; they have attributes.
+            ownership: The key, and both sides; children have attributes.
             fanout: Released sizes of the groups.
             price: Of everything here.
         """
-        context = {OWNER_FANOUT: fanout.sizes}
-        context |= {parent_column(name): discretizer for name, discretizer in parent.discretizers.items()}
-        of_units = parent.size.units is None
-        sizes = FanoutClasses.of(fanout, parent.size.rows, child.size.rows_per_unit, of_units=of_units)
-        spec = _view(key, parent, child, fanout.sizes)
+        child, of_units = ownership.child, ownership.of_units
+        context: dict[str, tuple[Feature, Discretizer]]
+        context = {OWNER_FANOUT: (OwnerFanout(ownership.key), fanout.sizes)}
+        context |= ownership.parent.of_owner(ownership.key)
+        sizes = FanoutClasses.of(fanout, ownership.parent.size.rows, child.size.rows_per_unit, of_units=of_units)
+        spec = _view(ownership.key, context, child)
         curator = session.view(spec, "groups")
         own, codes = list(child.discretizers), curator.sizes
         kinds = (  # of one child, of its owner and it, of two children
@@ -198,14 +206,14 @@ class GroupFit:
             measure_one_way(part, own, prices["margins"]).times(factor)
             for part, factor in zip(parts, in_rows, strict=True)
         ]
-        ordered = ordered_codes({**context, **child.discretizers})
+        ordered = ordered_codes({**{name: coder for name, (_, coder) in context.items()}, **child.discretizers})
         ordered |= {f"{_OTHER}{name}": number for name, number in ordered_codes(child.discretizers).items()}
         classes = []
         for part, margin, factor, inside in zip(
             parts, reconciled(margins, child.one_way), in_rows, insides, strict=True
         ):
             one_way = margin.times(1 / factor)
-            shares = expected_context(key, parent, child.size, fanout, context, {}, inside)
+            shares = ownership.expected(fanout, context, inside)
             owners = {name: of_name * one_way.total for name, of_name in shares.items()}
             classes.append(self._class(part, owners, one_way, ordered, kinds, sizes.shares(inside), price))
         return GroupModel(OWNER_FANOUT, class_of, tuple(classes), counted if of_units else ())
@@ -243,11 +251,11 @@ class GroupFit:
         ways = Candidates.of(candidates, scores, expected, ordered)
         useful = self._useful(part, own, three, prices["triples"])
         for_pairs = prices["pairs" if useful else "npms"]
-        tables = self.pairs.choose(part, ways.useful, ways.cells, for_pairs).tables(ways)
+        tables = self.PAIRS.choose(part, ways.useful, ways.cells, for_pairs).tables(ways)
         chosen = [[table for table in tables if table.pair in kind] for kind in kinds]
         weights = [sum(table.cells ** (2 / 3) for table in kind) for kind in chosen]
         within, above, between = [
-            self.pairs.joints(part, kind, counts, for_pairs.share(weight / sum(weights))) if kind else {}
+            self.PAIRS.joints(part, kind, counts, for_pairs.share(weight / sum(weights))) if kind else {}
             for kind, weight, counts in zip(chosen, weights, (clean, clean, of_two), strict=True)
         ]
         between = {(a, b.removeprefix(_OTHER)): joint for (a, b), joint in between.items()}
@@ -275,7 +283,7 @@ class GroupFit:
         noisy = part.measure("triple scores", [Distances(groups)], price.share(self.scores))
         cells = np.array([expected[name].size for name in same], dtype=float)
         for_joints = price.share(1 - self.scores)
-        chosen = self.pairs.choose(part, noisy.values[0][:, None] / 2, cells[:, None], for_joints)
+        chosen = self.PAIRS.choose(part, noisy.values[0][:, None] / 2, cells[:, None], for_joints)
         names = [list(same)[i] for i, _ in chosen.ways]
         each, triples = for_joints.share(1 / max(len(names), 1)), {}
         for name in names:
@@ -295,11 +303,9 @@ def _explained(pair: Array) -> Array:
     return fit_margins(np.full((size,) * 3, size**-3.0), margins, FITTING_ROUNDS)
 
 
-def _view(key: ForeignKey, parent: Profile, child: Profile, sizes: Discretizer) -> ViewSpec:
+def _view(key: ForeignKey, context: Features, child: Profile) -> ViewSpec:
     """Return the view with columns of a child, of its owner, and of other children."""
-    features: dict[str, tuple[Feature, Discretizer]] = {OWNER_FANOUT: (OwnerFanout(key), sizes)}
-    features |= {parent_column(name): (OfParent(key, name), coder) for name, coder in parent.discretizers.items()}
-    features |= {name: (Own(name), coder) for name, coder in child.discretizers.items()}
+    features = {**context, **child.own()}
     for member, prefix in enumerate((_OTHER, _THIRD), start=1):
         features |= {f"{prefix}{name}": (CoMember(key, member, name), c) for name, c in child.discretizers.items()}
     return ViewSpec(key.child, features, (child.size.rows_per_unit,))

@@ -18,12 +18,14 @@ independent members would show when put in order.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, fields, replace
+from typing import ClassVar
 
 import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from privbench_core.arrays import Array
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.group_codes import index_coder, place_count, sizes_and_ranks
 from privbench_core.estimators.segmentation import SIGNIFICANT
@@ -32,7 +34,7 @@ from privbench_core.groups.measure_groups import GroupFit
 from privbench_core.groups.measure_types import Columns, Maximisation
 from privbench_core.guards import MAX_LATENT_VALUES, MAX_PLACES, TINY
 from privbench_core.links.fanout import Fanout
-from privbench_core.links.measure_children import PAIRS, Siblings, expected_context, link_context, measure_links
+from privbench_core.links.measure_children import PAIRS, Ownership, measure_links
 from privbench_core.links.measure_fanout import fit_fanout, fit_sizes, fit_sizes_and_siblings
 from privbench_core.marginals.measured import MeasuredLeaf
 from privbench_core.marginals.one_way import OneWay
@@ -41,42 +43,52 @@ from privbench_core.privacy.features import Feature, MemberPlace, Own, OwnerType
 from privbench_core.privacy.queries import Distances, Marginal
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.views import ViewSpec
-from privbench_core.profiles.names import PLACE, parent_column
-from privbench_core.profiles.profile import Profile
+from privbench_core.profiles.profile import PLACE, Profile, parent_column
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.identity import Identity
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class LatentFit:
-    """How the price of an owner key's latent attributes is spent; see `privlava.Options`."""
+    """How the price of an owner key's latent attributes is spent.
 
-    latents: int
-    iterations: int
-    types: float
-    groups: float
-    usefulness: float
-    observed: float
-    places: float
-    typed: float
-    joints: GroupFit = field(default_factory=GroupFit)
+    Attributes:
+        JOINTS: How the price of joints of members is spent, where children have attributes alone.
+        latents: Number of latent attributes of a foreign key: the paper's Z1 and Z2.
+        iterations: T of Algorithm 1.
+        types: Share of all iterations in what an owned table's groups cost other than observed marginals.
+        groups: Share of an iteration for marginals over groups: sizes, and pairs of latent attributes (the 4 and the 1
+            of 20:4:1).
+        observed: Share of observed marginals in what an owned table's groups cost (Algorithm 2, line 1), where children
+            have latent attributes of their own.
+        places: Share, in what links cost other than the former two, of the choice of a column that orders members.
+        typed: Share, in what is left, of joints with types and places, where children have attributes alone: the rest
+            is for joints of members.
+        usefulness: λ: as many latent values as keep the average latent marginal λ-useful.
+    """
+
+    JOINTS: ClassVar[GroupFit] = GroupFit()
+    latents: int = 1
+    iterations: int = 3
+    types: float = 0.2
+    groups: float = 0.2
+    observed: float = 0.2
+    places: float = 0.05
+    typed: float = 0.2
+    usefulness: float = 1.0
 
     def identity(self) -> Identity:
         """Return all that a release depends on."""
-        return {**vars(self), "pairs": PAIRS.identity(), "joints": self.joints.identity()}
+        chosen = {each.name: getattr(self, each.name) for each in fields(LatentFit)}
+        return {**chosen, "pairs": PAIRS.identity(), "joints": self.JOINTS.identity()}
 
     def link(
         self,
         session: PrivateSession,
-        key: ForeignKey,
-        parent: Profile,
-        child: Profile,
+        ownership: Ownership,
         children: Columns,
         for_sizes: Price,
         for_groups: Price | None,
-        siblings: Siblings,
     ) -> LatentLink:
         """Measure the groups along an owner key: sizes, latent attributes, and what children are drawn from.
 
@@ -87,17 +99,15 @@ class LatentFit:
 
         Args:
             session: Open for the step.
-            key: The owner key.
-            parent: The owners.
-            child: Their children.
+            ownership: The key, and both sides.
             children: Columns of the children.
             for_sizes: Price of the sizes of groups.
             for_groups: Of all else; None where children have no columns.
-            siblings: As in `fit_sizes`.
         """
+        key, parent, child = ownership.key, ownership.parent, ownership.child
         if for_groups is None or not children.sources:  # types of children may be hidden by noise
             price = for_sizes + (for_groups or zero(for_sizes.measure))
-            fanout = fit_sizes(session, key, parent, child.size, price, siblings)
+            fanout = fit_sizes(session, ownership, price)
             return LatentLink(fanout, MeasuredLeaf(OneWay({}, {}, child.total)), None)
         observed, rest, one_way = None, for_groups, children.counted
         if children.types:
@@ -108,22 +118,21 @@ class LatentFit:
             children = replace(children, one_way=observed.one_way)
         values = self._values(session, key, children, rest)
         if observed and values < 2:  # noqa: PLR2004 - a single type is none
-            return LatentLink(fit_fanout(session, key, parent, child, for_sizes + rest, siblings), observed, None)
-        fanout, lags, _ = fit_sizes_and_siblings(session, key, parent, child, for_sizes, siblings)
+            return LatentLink(fit_fanout(session, ownership, for_sizes + rest), observed, None)
+        fanout, lags, _ = fit_sizes_and_siblings(session, ownership, for_sizes)
         if values < 2 or len(fanout.counts) == 1:  # noqa: PLR2004 - or no parent has children
-            members = observed or self.joints.fit(session, key, parent, child, fanout, rest)
+            members = observed or self.JOINTS.fit(session, ownership, fanout, rest)
             return LatentLink(fanout, members, None)
         prices = self._prices(rest, observed=observed is not None)
         found, latents, context = self._types(session, key, parent, children, fanout, values, prices["types"])
         if observed:
-            context = {**link_context(key, parent, child, fanout.sizes, siblings), **context}
-        expected = expected_context(key, parent, child.size, found, context, siblings)
-        order = best_places(session, key, child, fanout, parent.total, prices["places"])
+            context = {**ownership.context(fanout.sizes), **context}
+        expected = ownership.expected(found, context)
+        order = best_places(session, ownership, fanout, prices["places"])
         if order is not None:
             context = {**context, PLACE: (order, place_coder(order.most))}
-            largest = child.size.rows_per_unit if parent.size.units is None else np.inf
-            expected[PLACE] = expected_places(fanout, parent.total, order.most, largest)
-        members = observed or self.joints.fit(session, key, parent, child, fanout, prices["members"])
+            expected[PLACE] = expected_places(fanout, parent.total, order.most, ownership.largest_group)
+        members = observed or self.JOINTS.fit(session, ownership, fanout, prices["members"])
         spec = ViewSpec(key.child, {**context, **children.features}, (children.rows_per_unit,))
         view = session.view(spec, "pair_tables")
         links = measure_links(
@@ -203,13 +212,12 @@ def place_coder(most: int) -> Discretizer:
     return index_coder(PLACE, place_count(most))
 
 
-def best_places(
-    session: PrivateSession, key: ForeignKey, child: Profile, fanout: Fanout, owners: float, price: Price
-) -> MemberPlace | None:
+def best_places(session: PrivateSession, ownership: Ownership, fanout: Fanout, price: Price) -> MemberPlace | None:
     """Return the most informative order of members, or None if noise may have made it; for ``price``.
 
     Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 2 and 4.
     """
+    key, child, owners = ownership.key, ownership.child, ownership.parent.total
     most = min(key.max_children or 1, MAX_PLACES)
     clean = {name: counts for name, counts in child.one_way.clean().items() if len(counts) > 1}
     held = _held(fanout, owners, most)

@@ -15,9 +15,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from privbench_core.columns.binning import Binning
+from privbench_core.arrays import Array
 from privbench_core.columns.discretizer import Discretizer
-from privbench_core.columns.intervals import equal_width_codec
+from privbench_core.columns.group_codes import index_coder
 from privbench_core.estimators.denoising import onto_simplex
 from privbench_core.estimators.fitting import combine, fit_margins
 from privbench_core.estimators.joints import NoisyTable, estimated_joint
@@ -30,12 +30,9 @@ from privbench_core.privacy.features import Feature, GroupTypes, Own, OwnerType,
 from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.views import ViewSpec
-from privbench_core.profiles.names import OWN_FANOUT
-from privbench_core.profiles.profile import Profile
-from privbench_core.schema.columns import Column, ColumnType
+from privbench_core.profiles.profile import OWN_FANOUT, Profile
 from privbench_core.schema.constraints import ForeignKey
 
-Array = NDArray[np.float64]
 Scores = NDArray[np.int64]
 
 
@@ -94,9 +91,7 @@ class Columns:
 
 def value_coder(size: int) -> Discretizer:
     """Return a discretizer with a code for each latent value."""
-    codec = equal_width_codec(Column("#type", ColumnType.INTEGER), 0, size - 1, size)
-    none = codec.size - size  # cells of other numbers, of which there are none
-    return Discretizer(codec, Binning((*range(size), *[0] * none), (*[1.0] * size, *[0.0] * none)))
+    return index_coder("#type", size, ordered=False)
 
 
 def types_of(

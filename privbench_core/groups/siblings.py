@@ -16,8 +16,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privbench_core.arrays import Array, Numbers, dense, runs
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.systematic import group_counts, stable_order
 from privbench_core.estimators.fitting import mutual_information
@@ -27,9 +27,6 @@ from privbench_core.links.fanout import Agreement
 from privbench_core.marginals.record_swapping import partners
 from privbench_core.marginals.sampler import Model, Rows
 from privbench_core.tuning import TUNING
-
-Array = NDArray[np.float64]
-Numbers = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -62,7 +59,7 @@ class _Exchange:
 
     def __init__(self, rows: Rows, drawn: Mapping[str, Codes], rng: np.random.Generator) -> None:
         self._drawn, self._rng = drawn, rng
-        self._group = _dense(rows.codes[OWNER].astype(np.int64))
+        self._group = dense(rows.codes[OWNER].astype(np.int64))
         sizes = np.bincount(self._group)
         self._groups, self._with_siblings = len(sizes), int(sizes[sizes > 1].sum())
         self._weight = (1 / np.maximum(sizes - 1, 1))[self._group]  # of each sibling
@@ -90,7 +87,7 @@ class _Exchange:
             else:
                 self._spread(self._codes(each), now[best] + gap)
             codes = self._codes(each)
-            self._settled = _dense(self._settled * (int(codes.max(initial=0)) + 1) + codes)
+            self._settled = dense(self._settled * (int(codes.max(initial=0)) + 1) + codes)
         return self._order
 
     def _codes(self, each: Agreement) -> Numbers:
@@ -102,7 +99,7 @@ class _Exchange:
         size = int(codes.max(initial=0)) + 1
         cells, counters = self._group * size + codes, self._groups * size
         if counters > MOST_COUNTERS:
-            cells = _dense(cells)
+            cells = dense(cells)
             counters = int(cells.max(initial=0)) + 1
         others = group_counts(cells, counters)[cells] - 1
         return float(others @ self._weight) / max(self._with_siblings, 1)
@@ -114,7 +111,7 @@ class _Exchange:
         taken = np.empty(len(places), dtype=np.int64)
         to_fill = to_take = np.arange(len(places))
         size = int(codes.max(initial=0)) + 1
-        near = _dense(settled * (int(self._stratum.max()) + 1) + self._stratum[places])
+        near = dense(settled * (int(self._stratum.max()) + 1) + self._stratum[places])
         for within in (near, settled):  # similar owners first
             fills, takes = _matched(
                 within[to_fill] * size + wanted[to_fill], within[to_take] * size + have[to_take], self._rng
@@ -178,9 +175,8 @@ class _Urn:
     def of(cls, groups: Numbers, rng: np.random.Generator) -> _Urn:
         rows = rng.permutation(len(groups))
         rows = rows[stable_order(groups[rows])]
-        place = np.arange(len(rows))
-        first = np.maximum.accumulate(np.where(np.r_[True, np.diff(groups[rows]) != 0], place, 0))
-        rank = place - first
+        first = np.repeat(*runs(groups[rows]))
+        rank = np.arange(len(rows)) - first
         earlier = first + (rng.random(len(rows)) * np.maximum(rank, 1)).astype(np.int64)
         return cls(rows, rank, rng.random(len(rows)), earlier)
 
@@ -213,7 +209,7 @@ def _similar_owners(rows: Rows, drawn: Mapping[str, Codes]) -> Numbers:
         parts = MAX_PARTS
         while parts > 1:  # as many as there are rows for
             part_of = np.minimum((middle * parts).astype(np.int64), parts - 1)
-            finer = _dense(stratum * parts + part_of[rows.codes[name]])
+            finer = dense(stratum * parts + part_of[rows.codes[name]])
             if (int(finer.max()) + 1) * TUNING.alike_rows <= rows.n:
                 stratum = finer
                 break
@@ -239,7 +235,3 @@ def _matched(wanted: Numbers, have: Numbers, rng: np.random.Generator) -> tuple[
     place = np.searchsorted(sorted_have, sorted_wanted) + occurrence
     met = place < np.searchsorted(sorted_have, sorted_wanted, side="right")
     return places[met], others[place[met]]
-
-
-def _dense(numbers: Numbers) -> Numbers:
-    return np.asarray(np.unique(numbers, return_inverse=True)[1], dtype=np.int64)

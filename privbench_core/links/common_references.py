@@ -19,8 +19,6 @@ from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema
 from privbench_core.stored import Storable
 
-Numbers = NDArray[np.int64]
-
 
 @dataclass(frozen=True)
 class CommonReference(Storable):
@@ -57,7 +55,8 @@ def common_references(schema: Schema, key: ForeignKey) -> tuple[SameReference, .
     table, parent = schema.table(key.child), schema.table(key.parent)
     if key.owner or key.name in schema.deferred_keys or is_set_null_across_units(schema, key):
         return ()
-    drawn = sorted((k for k in table.foreign_keys if k.name not in schema.deferred_keys), key=_rank)
+    drawn = [other for other in table.foreign_keys if other.name not in schema.deferred_keys]
+    drawn.sort(key=lambda other: (not other.owner, not other.same_unit, other.optional, -len(other.columns)))
     owner, before = table.owner_key, drawn[: drawn.index(key)]
     mine: list[tuple[ForeignKey | None, ForeignKey]]
     mine = [(None, other) for other in before if set(key.columns).isdisjoint(other.columns)]
@@ -73,11 +72,6 @@ def common_references(schema: Schema, key: ForeignKey) -> tuple[SameReference, .
         and all(schema.keeps(way) for way in (theirs, own) if way is not None)
     )
     return tuple(found)[:MAX_SHARING]
-
-
-def _rank(key: ForeignKey) -> tuple[bool, bool, bool, int]:
-    """Return what decides which keys of a table are drawn first."""
-    return (not key.owner, not key.same_unit, key.optional, -len(key.columns))
 
 
 def wanting_common(

@@ -8,16 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from privbench_core.arrays import Array
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.errors import InternalError
 from privbench_core.guards import TINY
 from privbench_core.links.linking import CrossMarginal
 from privbench_core.profiles.lags import Lag
-from privbench_core.profiles.names import parent_column
+from privbench_core.profiles.profile import parent_column
 from privbench_core.stored import Storable
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from privbench_core.arrays import Array, Numbers, finer
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.systematic import systematic_counts
 from privbench_core.estimators.fitting import mutual_information
@@ -23,8 +24,6 @@ from privbench_core.links.parent_choice import Distinct, Level, ParentChoice, pi
 from privbench_core.links.popularity import ByRank, raked
 from privbench_core.marginals.sampler import Rows
 
-Array = NDArray[np.float64]
-Numbers = NDArray[np.int64]
 Rng = np.random.Generator
 
 
@@ -99,9 +98,9 @@ class LinkedLookup(Lookup):
         asked = (name for name in self.targets if not name.startswith(COUNTED))
         for name in sorted(asked, key=lambda name: -information.get(name, 0.0)):
             codes = parents[name.removeprefix(TARGET)]
-            finer = np.unique(kinds * (int(codes.max()) + 1) + codes, return_inverse=True)[1].astype(np.int64)
-            if finer.max() < MAX_KINDS:
-                kinds = finer
+            more = finer(kinds, codes)
+            if more.max() < MAX_KINDS:
+                kinds = more
                 columns.append(name)
         return kinds, tuple(columns)
 

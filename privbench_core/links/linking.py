@@ -1,7 +1,10 @@
 """Cross-table marginals, as released, and rows linked so that they have them.
 
-Section 3 of Alimohammadi et al. with two changes: links are learned between classes of rows (`links.biadjacency`),
-and degrees of both sides are given. Post-processing: uses released numbers and synthetic rows only.
+Section 3 of Alimohammadi et al. with two changes: links are learned between classes of rows, and degrees of both sides
+are given. Rows with equal codes are interchangeable, so the relaxed bi-adjacency has a row and a column per *class* of
+rows, not per row. It is fitted by mirror descent with the negative-entropy mirror (section 3 and appendix B): every
+step multiplies the links of a cell of a cross-table marginal by a factor. Post-processing: uses released numbers and
+synthetic rows only.
 
 What classes lose: rows of one class are linked as if they were alike, so what no measured marginal tells of them (other
 columns, combinations of them) is linked at random. What the relaxed matrix has no room for, because a class
@@ -14,18 +17,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+import scipy
 
+from privbench_core.arrays import Array, Numbers, finer
 from privbench_core.columns.codec import Codes
-from privbench_core.estimators.fitting import fit_margins, mutual_information
-from privbench_core.guards import FEW_ROWS, FITTING_ROUNDS, MAX_CELLS
-from privbench_core.links.biadjacency import ClassTarget, relaxed_links
+from privbench_core.estimators.fitting import fit_margins, mutual_information, raking_factors
+from privbench_core.guards import FEW_ROWS, FITTING_ROUNDS, MAX_CELLS, TINY
 from privbench_core.marginals.record_swapping import TargetTable, swap
 from privbench_core.marginals.sampler import Model, Rows, draw_grouped
 from privbench_core.stored import Storable
-
-Array = NDArray[np.float64]
-Numbers = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -131,20 +131,15 @@ def _rounded(tables: Sequence[_Table], n: int, rng: np.random.Generator) -> Numb
     left, right = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
     chosen = []
     for table in tables:
-        finer = _dense(left, table.left), _dense(right, table.right)
-        if (int(finer[0].max()) + 1) * (int(finer[1].max()) + 1) <= MAX_CELLS:
-            left, right = finer
+        both = finer(left, table.left), finer(right, table.right)
+        if (int(both[0].max()) + 1) * (int(both[1].max()) + 1) <= MAX_CELLS:
+            left, right = both
             chosen.append(table)
     first, other = (np.unique(side, return_index=True)[1] for side in (left, right))
     targets = [ClassTarget(table.left[first], table.right[other], table.links) for table in chosen]
     links = relaxed_links(np.bincount(left).astype(np.float64), np.bincount(right).astype(np.float64), targets)
     wanted = draw_grouped(links, left, rng)
     return _matched(wanted, right, rng)
-
-
-def _dense(classes: Numbers, cells: Numbers) -> Numbers:
-    dense = np.unique(classes * (int(cells.max()) + 1) + cells, return_inverse=True)[1]
-    return np.asarray(dense, dtype=np.int64)
 
 
 def _matched(wanted: Codes, have: Numbers, rng: np.random.Generator) -> Numbers:
@@ -161,3 +156,45 @@ def _matched(wanted: Codes, have: Numbers, rng: np.random.Generator) -> Numbers:
     left[place[met]] = False
     order[rows[~met]] = rng.permutation(others[left])
     return order
+
+
+@dataclass(frozen=True)
+class ClassTarget:
+    """The links wanted between cells of a cross-table marginal.
+
+    Attributes:
+        left, right: Cell of each class, shapes (left classes,) and (right classes,).
+        links: Shape (left cells, right cells).
+    """
+
+    left: Numbers
+    right: Numbers
+    links: Array
+
+
+def relaxed_links(left: Array, right: Array, targets: Sequence[ClassTarget]) -> Array:
+    """Return the links between classes, shape (left classes, right classes), none below zero.
+
+    A step along the gradient of one marginal in the dual of the negative entropy, as long as brings its cells to their
+    targets, is the Bregman projection onto them: so there is no step size to choose. Rounds end with the degrees.
+
+    Args:
+        left: Links of each class on the left, shape (left classes,).
+        right: The same on the right, with the same sum.
+        targets: All with the sums of ``left`` and ``right`` in their cells.
+    """
+    links = np.outer(left, right) / max(float(right.sum()), TINY)
+    sides = [(_sums(t.left, t.links.shape[0]), _sums(t.right, t.links.shape[1])) for t in targets]
+    for _ in range(FITTING_ROUNDS if len(targets) > 1 else 1):
+        for target, (of_left, of_right) in zip(targets, sides, strict=True):
+            current = (of_right @ (of_left @ links).T).T
+            links *= raking_factors(target.links, current)[:, target.right][target.left]
+        links *= raking_factors(right, links.sum(axis=0))
+        links *= raking_factors(left, links.sum(axis=1))[:, None]
+    return links
+
+
+def _sums(cells: Numbers, size: int) -> scipy.sparse.csr_array:
+    """Return the matrix that adds up the classes of each cell, shape (size, classes)."""
+    classes = np.arange(len(cells))
+    return scipy.sparse.csr_array((np.ones(len(cells)), (cells, classes)), (size, len(cells)))

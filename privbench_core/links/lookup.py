@@ -16,6 +16,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from privbench_core.arrays import Array, Numbers
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.estimators.fitting import mutual_information
@@ -24,11 +25,9 @@ from privbench_core.links.common_references import CommonReference
 from privbench_core.links.parent_choice import Level, ParentChoice, pick_parents
 from privbench_core.links.popularity import ByRank, ByRow, Margin, Popularity
 from privbench_core.marginals.sampler import PairMarginal, Rows, draw_column
-from privbench_core.profiles.names import OWN_FANOUT
+from privbench_core.profiles.profile import OWN_FANOUT
 from privbench_core.stored import Storable
 
-Array = NDArray[np.float64]
-Numbers = NDArray[np.int64]
 Rng = np.random.Generator
 TARGET = "target."
 ROW = f"{TARGET}#row"

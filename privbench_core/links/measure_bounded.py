@@ -11,14 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privbench_core.arrays import Array
 from privbench_core.estimators.segmentation import ABSOLUTE
 from privbench_core.guards import BOUND_STEP, MAX_CELLS, TINY
-from privbench_core.links.degrees import extrapolated, ranked, unbounded_means
 from privbench_core.links.measure_targets import Referred
 from privbench_core.links.popularity import ByRank
-from privbench_core.links.popularity_shapes import rank_ends, zipf
+from privbench_core.links.popularity_shapes import extrapolated, rank_ends, ranked, unbounded_means, zipf
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.queries import Marginal, RankSums
@@ -27,8 +26,6 @@ from privbench_core.privacy.views import ViewSpec
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.tuning import TUNING
 from privbench_core.units.row_count import RowCount
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

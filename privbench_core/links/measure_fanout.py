@@ -15,33 +15,31 @@ correlating, and every child has a parent, of which no one has more than τ chil
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privbench_core.arrays import Array
 from privbench_core.columns.discretizer import Discretizer, ordered_codes
 from privbench_core.columns.fanout_bins import FanoutCodec
-from privbench_core.columns.group_codes import AGREEMENTS, DIFFERENT, SAME, index_coder, present_or_not
+from privbench_core.columns.group_codes import present_or_not
 from privbench_core.estimators.denoising import shrink_haar
 from privbench_core.estimators.fitting import fit_margins, row_shares, with_row_shares
-from privbench_core.guards import MAX_SHARING, SIBLING_PARTS, TINY
-from privbench_core.links.fanout import Agreement, Fanout
-from privbench_core.links.measure_children import PAIRS, Siblings, expected_context, link_context, measure_links
+from privbench_core.guards import TINY
+from privbench_core.links.fanout import Fanout
+from privbench_core.links.measure_agreements import measure_agreements
+from privbench_core.links.measure_children import PAIRS, Ownership, measure_links
 from privbench_core.marginals.measure_scores import has_power, highest_noise
 from privbench_core.privacy.budget import Price
-from privbench_core.privacy.features import Feature, OfParent, Own, OwnFanout, ParentRow, SiblingAgreement
+from privbench_core.privacy.features import OwnFanout, ParentRow
 from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.views import ViewSpec
 from privbench_core.profiles.measure_lags import MeasuredLag, lag_features, measure_lags
-from privbench_core.profiles.names import OWN_FANOUT, children_column
-from privbench_core.profiles.profile import Profile
-from privbench_core.schema.constraints import ForeignKey
+from privbench_core.profiles.profile import OWN_FANOUT, children_column, parent_column
 from privbench_core.tuning import TUNING
-from privbench_core.units.measure_by_size import Features, one_way_over_rows
+from privbench_core.units.measure_by_size import one_way_over_rows
 from privbench_core.units.measure_row_count import counted_for_sizes
 from privbench_core.units.row_count import RowCount, class_coder, powers_up_to
 from privbench_core.units.size_counts import (
@@ -53,44 +51,35 @@ from privbench_core.units.size_counts import (
     refine_bands,
 )
 
-Array = NDArray[np.float64]
 _OWNER = "#owner"
 
 
-def fit_fanout(
-    session: PrivateSession, key: ForeignKey, parent: Profile, child: Profile, price: Price, siblings: Siblings
-) -> Fanout:
+def fit_fanout(session: PrivateSession, ownership: Ownership, price: Price) -> Fanout:
     """Measure the link along an ownership key, for at most ``price``.
 
     Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 1, 2, 4, 7 and 8.
 
     Args:
         session: Open for the step.
-        key: The ownership key.
-        parent: The owners.
-        child: Their children.
+        ownership: The key, and both sides.
         price: Of everything here.
-        siblings: As in `fit_sizes`.
     """
-    own: Features = {name: (Own(name), discretizer) for name, discretizer in child.discretizers.items()}
+    key, child, own = ownership.key, ownership.child, ownership.child.own()
     rows = session.view(ViewSpec(key.child, {}, (child.size.rows_per_unit,)), "pair_tables")
-    number = (1 + len(parent.discretizers)) * len(own)
+    number = (1 + len(ownership.parent.discretizers)) * len(own)
     for_links = price.share(1 - TUNING.degrees)
     if not has_power(rows, number, child.counted.total, for_links):  # rows follow nothing, or noise hides what
-        return fit_sizes_and_siblings(session, key, parent, child, price, siblings)[0]
-    fanout, lags, of_links = fit_sizes_and_siblings(session, key, parent, child, price, siblings, TUNING.degrees)
-    context = link_context(key, parent, child, fanout.sizes, siblings)
+        return fit_sizes_and_siblings(session, ownership, price)[0]
+    fanout, lags, of_links = fit_sizes_and_siblings(session, ownership, price, TUNING.degrees)
+    context = ownership.context(fanout.sizes)
     if not context:
         return fanout
-    expected = expected_context(key, parent, child.size, fanout, context, siblings)
     view = session.view(ViewSpec(key.child, {**context, **own}, (child.size.rows_per_unit,)), "pair_tables")
-    joints = measure_links(view, context, own, child.counted, of_links, expected, lags)
+    joints = measure_links(view, context, own, child.counted, of_links, ownership.expected(fanout, context), lags)
     return replace(fanout, pair_tables=joints)
 
 
-def fit_sizes(
-    session: PrivateSession, key: ForeignKey, parent: Profile, children: RowCount, price: Price, siblings: Siblings
-) -> Fanout:
+def fit_sizes(session: PrivateSession, ownership: Ownership, price: Price) -> Fanout:
     """Measure how many children parents have, and nothing else of the link, for at most ``price``.
 
     Who has many children of one kind has many of another: a join of two children with their parent has the sum of the
@@ -100,32 +89,23 @@ def fit_sizes(
 
     Args:
         session: Open for the step.
-        key: The ownership key.
-        parent: The owners.
-        children: The released size of the owned table, which numbers of children are fitted to.
+        ownership: The key, and both sides; numbers of children are fitted to the released size of their table.
         price: Of everything here.
-        siblings: What else parents own, which is drawn before.
     """
-    ownerless = 0.0
+    key, ownerless, children = ownership.key, 0.0, ownership.child.size
     if key.optional:
         view = session.view(ViewSpec(key.child, {_OWNER: (ParentRow(key), present_or_not(_OWNER))}), "owners")
         found = view.measure("owned or not", [Marginal((_OWNER,))], price.share(TUNING.first_look))
         ownerless = max(0.0, float(found.values[0][1]))
         price = price.share(1 - TUNING.first_look)
     owned = replace(children, rows=max(0.0, children.rows - ownerless))
-    counts, fanout_tables = _counts(session, key, parent, owned, ownerless, price, siblings)
+    counts, fanout_tables = _counts(session, ownership, owned, ownerless, price)
     sizes = Discretizer(counts.codec, counts.binning)
     return Fanout(sizes, counts.counts / max(counts.groups, TINY), fanout_tables, {}, owned.rows, ownerless)
 
 
 def fit_sizes_and_siblings(
-    session: PrivateSession,
-    key: ForeignKey,
-    parent: Profile,
-    child: Profile,
-    price: Price,
-    siblings: Siblings,
-    share: float = 1.0,
+    session: PrivateSession, ownership: Ownership, price: Price, share: float = 1.0
 ) -> tuple[Fanout, tuple[MeasuredLag, ...], Price]:
     """Measure numbers of children, how long after their parents they are dated, and how often siblings agree.
 
@@ -136,25 +116,23 @@ def fit_sizes_and_siblings(
 
     Args:
         session: Open for the step.
-        key: The owner key.
-        parent: The owners.
-        child: Their children.
+        ownership: The key, and both sides.
         price: Of everything here, and what is left.
-        siblings: As in `fit_sizes`.
         share: Of numbers and lags, in what agreement leaves of the price.
 
     Returns:
         The link without joints of other columns; lags of coded dates, with what they say of these; what is left of the
         price.
     """
+    key, parent, child = ownership.key, ownership.parent, ownership.child
     agreements, rest = measure_agreements(session, key, child, price)
     features, ours, left = lag_features(session.schema, key, parent, child), rest.share(share), rest.share(1 - share)
     for_sizes = ours.share(1 - TUNING.first_look) if features else ours
-    sizes = replace(fit_sizes(session, key, parent, child.size, for_sizes, siblings), agreements=agreements)
+    sizes = replace(fit_sizes(session, ownership, for_sizes), agreements=agreements)
     if not features:
         return sizes, (), left
-    context = link_context(key, parent, child, sizes.sizes, siblings)
-    expected = expected_context(key, parent, child.size, sizes, context, siblings)
+    context = ownership.context(sizes.sizes)
+    expected = ownership.expected(sizes, context)
     candidates = len(context) * len(child.discretizers)
     of_joints = len(features) / (candidates + len(features))  # each lag gets about as much as a joint
     for_lags = Price(price.measure, ours.share(TUNING.first_look).amount + left.share(of_joints).amount)
@@ -169,90 +147,18 @@ def fit_sizes_and_siblings(
     )
 
 
-def agreement_columns(key: ForeignKey, child: Profile) -> list[str]:
-    """Return the columns of children whose agreement is measured: none where an owner has one child at most."""
-    if (key.max_children or 1) < 2:  # noqa: PLR2004 - siblings
-        return []
-    return [name for name, coder in child.discretizers.items() if coder.size > 1][:MAX_SHARING]
-
-
-def agreements_tell(session: PrivateSession, key: ForeignKey, child: Profile, price: Price) -> bool:
-    """Return whether noise leaves something of the agreement of all these columns for ``price``: free."""
-    names = agreement_columns(key, child)
-    if not names:
-        return False
-    size, unit = child.size, session.view(ViewSpec(key.child, {}), "siblings")
-    noise = unit.sigma([Marginal(())], price.share(1 / len(names)))
-    return min(most * noise / max(float(size.counted(most).sum()), TINY) for most in size.classes) < TUNING.least_share
-
-
-def measure_agreements(
-    session: PrivateSession, key: ForeignKey, child: Profile, price: Price
-) -> tuple[tuple[Agreement, ...], Price]:
-    """Measure how often rows have the same code as a sibling, one number for each column, over the rows of all units.
-
-    Nothing is measured where noise would leave nothing of it.
-
-    Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
-
-    Args:
-        session: Open for the step.
-        key: The owner key.
-        child: The children.
-        price: Of this and of all that is measured along the key afterwards.
-
-    Returns:
-        What was measured, and what is left of the price.
-    """
-    first, coders = price.share(TUNING.first_look), child.discretizers
-    if not agreements_tell(session, key, child, first):
-        return (), price
-    clean = child.one_way.clean()
-    groups = {name: _groups(coders[name], clean[name]) for name in agreement_columns(key, child)}
-    columns: Features = {
-        name: (SiblingAgreement(key, name, coders[name].grouped(of)), index_coder(name, AGREEMENTS))
-        for name, of in groups.items()
-    }
-    noisy = one_way_over_rows(session, key.child, columns, child.size, first, "siblings")
-    found = []
-    for name, of in groups.items():
-        (same, different), noise = noisy.counts[name][[SAME, DIFFERENT]], noisy.sigmas[name][[SAME, DIFFERENT]]
-        pairs = max(float(same + different), TINY)
-        share = min(max(float(same) / pairs, 0.0), 1.0)
-        sigma = math.hypot((1 - share) * float(noise[0]), share * float(noise[1])) / pairs
-        found.append(Agreement(name, of, share, min(sigma, 1.0)))
-    return tuple(found), price.share(1 - TUNING.first_look)
-
-
-def _groups(coder: Discretizer, counts: Array) -> NDArray[np.int64]:
-    """Return which codes count as the same: neighbours in an order, each one alone else; shape (codes,)."""
-    ordered = coder.ordered
-    inside = counts[:ordered]
-    middle = (np.cumsum(inside) - inside / 2) / max(float(inside.sum()), TINY)
-    parts = np.minimum((middle * SIBLING_PARTS).astype(np.int64), SIBLING_PARTS - 1)
-    listed = SIBLING_PARTS + np.arange(len(counts) - ordered)
-    return np.asarray(np.unique(np.concatenate([parts, listed]), return_inverse=True)[1], dtype=np.int64)
-
-
 def _counts(
-    session: PrivateSession,
-    key: ForeignKey,
-    parent: Profile,
-    children: RowCount,
-    ownerless: float,
-    price: Price,
-    siblings: Siblings,
+    session: PrivateSession, ownership: Ownership, children: RowCount, ownerless: float, price: Price
 ) -> tuple[SizeCounts, dict[str, Array]]:
     """Measure the number of children of each parent, and what of the parent it depends on.
 
     Two things that are equally uncertain share a price equally: numbers and joints, classes of numbers and numbers,
-    joints over parents and over their children.
+    joints over parents and over their children. ``children`` are those that have an owner.
     """
-    columns: dict[str, tuple[Feature, Discretizer]] = {
-        name: (Own(name), discretizer) for name, discretizer in parent.discretizers.items()
-    }
-    columns |= {children_column(other.name): (OwnFanout(other), link.sizes) for other, link in siblings.items()}
-    codec, full, of_units = FanoutCodec(key.max_children or 1), parent.size.rows_per_unit, parent.size.units is None
+    key, parent, of_units = ownership.key, ownership.parent, ownership.of_units
+    numbers = {children_column(other.name): (OwnFanout(other), it.sizes) for other, it in ownership.siblings.items()}
+    columns = {**parent.own(), **numbers}
+    codec, full = FanoutCodec(key.max_children or 1), parent.size.rows_per_unit
     # Where a parent is a unit and its children are its rows, their numbers are known by class.
     by_class = children.units if of_units else None
     parents = session.view(ViewSpec(key.parent, {}, (full,)), "fanout by parent")
@@ -291,8 +197,8 @@ def _counts(
     ordered = ordered_codes({name: discretizer for name, (_, discretizer) in features.items()})
     total = parent.one_way.total
     clean = {**parent.counted.clean(), OWN_FANOUT: counts.counts * (total / counts.groups)}
-    for other, link in siblings.items():
-        clean[children_column(other.name)] = link.counts * (total / max(float(link.counts.sum()), TINY))
+    for name, shares in ownership.sibling_numbers.items():
+        clean[name] = shares * (total / max(float(shares.sum()), TINY))
     # Units are counted best: where parents are units, joints over them tell all. Of others a unit may have many.
     over_rows = not of_units and bool(parent.discretizers)
     each = price.share((1 - share) / (1 + over_rows))
@@ -300,22 +206,21 @@ def _counts(
     joints, _ = PAIRS.fit_pairs(view, clean, candidates, each, ordered)
     tables = {name: joint for (name, _), joint in joints.items()}
     if over_rows:
-        tables |= _fitted_to_rows(session, key, tables, parent, children, counts, each)
+        tables |= _fitted_to_rows(session, ownership, tables, children, counts, each)
     return counts, tables
 
 
 def _fitted_to_rows(
     session: PrivateSession,
-    key: ForeignKey,
+    ownership: Ownership,
     tables: Mapping[str, Array],
-    parent: Profile,
     children: RowCount,
     counts: SizeCounts,
     price: Price,
 ) -> dict[str, Array]:
     """Joints of parents' attributes and numbers of children that agree with these attributes over the children."""
-    columns: Features = {name: (OfParent(key, name), coder) for name, coder in parent.discretizers.items()}
-    found = one_way_over_rows(session, key.child, columns, children, price, "owners of rows")
+    parent, key = ownership.parent, ownership.key
+    found = one_way_over_rows(session, key.child, parent.of_owner(key), children, price, "owners of rows")
     owners = found.clean()
     sizes, numbers = mean_sizes(counts.codec, counts.binning), counts.counts / max(counts.groups, TINY)
     fitted: dict[str, Array] = {}
@@ -324,9 +229,10 @@ def _fitted_to_rows(
         start = np.outer(parents / parents.sum(), numbers)
         if joint is not None:
             start = fit_margins(joint, [((0,), start.sum(axis=1)), ((1,), start.sum(axis=0))])
-        of_owner = owners[name][: parent.discretizers[name].size]  # rows without an owner have one more code
+        source, size = parent_column(name), parent.discretizers[name].size
+        of_owner = owners[source][:size]  # rows without an owner have one more code
         owned, expected = max(float(of_owner.sum()), TINY), row_shares(start, sizes)
-        shares = shrink_haar(of_owner / owned, found.sigmas[name][: len(of_owner)] / owned, expected)
+        shares = shrink_haar(of_owner / owned, found.sigmas[source][:size] / owned, expected)
         if (shares != expected).any():
             fitted[name] = with_row_shares(start, sizes, np.maximum(shares, 0.0))
     return fitted

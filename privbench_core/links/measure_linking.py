@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from privbench_core.arrays import Array, Numbers
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.estimators.coarsening import coarsenings
@@ -36,9 +37,6 @@ from privbench_core.schema.constraints import ForeignKey
 from privbench_core.tuning import TUNING
 from privbench_core.units.measure_by_size import Features
 from privbench_core.units.row_count import RowCount
-
-Array = NDArray[np.float64]
-Numbers = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

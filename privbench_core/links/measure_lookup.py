@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privbench_core.arrays import Array
 from privbench_core.columns.discretizer import ordered_codes
 from privbench_core.columns.group_codes import present_or_not
 from privbench_core.estimators.coarsening import Ends
@@ -32,7 +32,7 @@ from privbench_core.links.popularity import Popularity
 from privbench_core.marginals.measure_scores import has_power
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.curator import Curator
-from privbench_core.privacy.features import Own, ParentRow
+from privbench_core.privacy.features import ParentRow
 from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.views import BoundedReferences, ViewSpec
@@ -41,7 +41,6 @@ from privbench_core.schema.constraints import ForeignKey
 from privbench_core.tuning import TUNING
 from privbench_core.units.measure_by_size import Features
 
-Array = NDArray[np.float64]
 Joints = dict[tuple[str, str], Array]
 """(target, column) -> joint."""
 
@@ -74,8 +73,7 @@ def fit_lookup(
     Returns:
         The link; along a SET NULL key, how many rows refer to others, too.
     """
-    own: Features = {name: (Own(name), discretizer) for name, discretizer in child.discretizers.items()}
-    own = {**own, **(owner or {})}
+    own = {**child.own(), **(owner or {})}
     if isinstance(parent, PublicParent):
         return _to_public(session, key, child, own, parent, price), None
     if referring is not None and parent is not None:

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privbench_core.arrays import Array, Numbers
 from privbench_core.estimators.denoising import shrink_haar
 from privbench_core.estimators.fitting import combine
 from privbench_core.estimators.segmentation import ABSOLUTE
@@ -29,9 +29,6 @@ from privbench_core.privacy.session import PrivateSession
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.tuning import TUNING
 from privbench_core.units.row_count import RowCount
-
-Array = NDArray[np.float64]
-Numbers = NDArray[np.int64]
 
 
 def rank_popularity(session: PrivateSession, key: ForeignKey, size: RowCount, present: float, price: Price) -> ByRank:

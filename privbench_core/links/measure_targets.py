@@ -14,10 +14,9 @@ from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from privbench_core.columns.binning import Binning
-from privbench_core.columns.discretizer import Discretizer
+from privbench_core.arrays import Array, Numbers, dense
+from privbench_core.columns.discretizer import Binning, Discretizer
 from privbench_core.columns.grid import Grid
 from privbench_core.columns.intervals import OrderedCodec
 from privbench_core.estimators.denoising import onto_simplex, shrink_haar
@@ -30,16 +29,12 @@ from privbench_core.links.popularity_shapes import truncated_mean
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.features import Feature, OfParent, ParentFanout
 from privbench_core.privacy.session import PrivateSession
-from privbench_core.profiles.names import children_column
-from privbench_core.profiles.profile import Profile
+from privbench_core.profiles.profile import Profile, children_column
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Table
 from privbench_core.tuning import TUNING
 from privbench_core.units.row_count import RowCount
-
-Array = NDArray[np.float64]
-Numbers = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -187,10 +182,10 @@ def _ranks(values: pa.ChunkedArray) -> Numbers:
 def _intervals(ranks: Numbers, often: Array) -> Numbers:
     """Return a code for each rank, in order; neighbours share one where there are too many."""
     if ranks.max() < MAX_PUBLIC_CODES:
-        return _dense(ranks)
+        return dense(ranks)
     held = np.bincount(ranks, often)
     block = ((np.cumsum(held) - held / 2) * MAX_PUBLIC_CODES).astype(np.int64)
-    return _dense(np.minimum(block, MAX_PUBLIC_CODES - 1)[ranks])
+    return dense(np.minimum(block, MAX_PUBLIC_CODES - 1)[ranks])
 
 
 def _values(ranks: Numbers, often: Array) -> Numbers:
@@ -199,15 +194,11 @@ def _values(ranks: Numbers, often: Array) -> Numbers:
     Of values that are referred to as often, those of more rows come first.
     """
     if ranks.max() < MAX_PUBLIC_CODES:
-        return _dense(ranks)
+        return dense(ranks)
     order = np.lexsort((-np.bincount(ranks), -np.bincount(ranks, often)))
     code = np.full(len(order), MAX_PUBLIC_CODES - 1, dtype=np.int64)
     code[order[: MAX_PUBLIC_CODES - 1]] = np.arange(MAX_PUBLIC_CODES - 1)
-    return _dense(code[ranks])
-
-
-def _dense(codes: Numbers) -> Numbers:
-    return np.asarray(np.unique(codes, return_inverse=True)[1], dtype=np.int64)
+    return dense(code[ranks])
 
 
 def _by_position(code_of: Numbers, *, optional: bool, ordered: bool) -> Discretizer:
@@ -220,5 +211,4 @@ def _by_position(code_of: Numbers, *, optional: bool, ordered: bool) -> Discreti
     cells[: len(starts)] = code_of[starts]
     if optional:
         cells[codec.below] = size
-    shares = 1 / np.bincount(cells)[cells]
-    return Discretizer(codec, Binning(tuple(cells.tolist()), tuple(shares.tolist()), size if ordered else 0))
+    return Discretizer(codec, Binning.even(cells, size if ordered else 0))

@@ -15,9 +15,9 @@ from itertools import count
 import numpy as np
 from numpy.typing import NDArray
 
+from privbench_core.arrays import Numbers, dense, finer
 from privbench_core.guards import MAX_CELLS, NEGLIGIBLE, REDRAWING_ROUNDS, TINY
 
-Numbers = NDArray[np.int64]
 Level = tuple[Numbers, Numbers]
 
 
@@ -74,10 +74,9 @@ class ParentChoice:
         ([0, 0, 1], [1, 0])
         """
         group = np.concatenate([self.of_row, self.of_parent])
-        numbers = np.concatenate([of_row, of_parent]) * (int(group.max(initial=0)) + 1) + group
-        dense = np.unique(numbers, return_inverse=True)[1].astype(np.int64)
-        dense[group < 0] = -1
-        return replace(self, of_row=dense[: len(of_row)], of_parent=dense[len(of_row) :])
+        numbers = finer(np.concatenate([of_row, of_parent]), group)
+        numbers[group < 0] = -1
+        return replace(self, of_row=numbers[: len(of_row)], of_parent=numbers[len(of_row) :])
 
     def take(self, index: Numbers) -> ParentChoice:
         """Return the choice of some rows, with rules among these only."""
@@ -253,8 +252,8 @@ class _CandidateIndex:
         order = rng.permutation(possible)
         starts = self._starts[rows]
         if scope is not None:
-            dense = np.unique(np.where(scope >= 0, scope, -1 - np.arange(len(scope))), return_inverse=True)[1]
-            shuffled = rng.permutation(int(dense.max(initial=0)) + 1)[dense]  # no rule (-1) is a scope of its own
+            scopes = dense(np.where(scope >= 0, scope, -1 - np.arange(len(scope))))
+            shuffled = rng.permutation(int(scopes.max(initial=0)) + 1)[scopes]  # no rule (-1) is a scope of its own
             order = order[np.lexsort((shuffled[order], starts[order]))]
             order = order[np.lexsort((shuffled[order], _ranks(starts[order], shuffled[order]), starts[order]))]
         else:

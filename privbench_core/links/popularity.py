@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privbench_core.arrays import Array, Numbers
 from privbench_core.guards import (
     EXCHANGES,
     FAILED_EXCHANGES,
@@ -24,8 +24,6 @@ from privbench_core.links.popularity_shapes import rank_sums
 from privbench_core.stored import Storable
 from privbench_core.tuning import TUNING
 
-Array = NDArray[np.float64]
-Numbers = NDArray[np.int64]
 Margin = tuple[Numbers, Array]
 """Code of each parent in a column, shape (parents,), and how often codes are to be referred to, of any total."""
 _SPREADS: tuple[float, ...] = tuple(np.linspace(0.0, 4.0, 17).tolist())

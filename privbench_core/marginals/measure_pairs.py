@@ -21,9 +21,9 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from privbench_core.estimators.candidates import Candidates, PairSelection, PairTable
+from privbench_core.arrays import Array
+from privbench_core.estimators.coarsening import Candidates, PairSelection, PairTable
 from privbench_core.estimators.copula import Cut, SignSums, sign_noise
 from privbench_core.estimators.joints import NoisyTable, Triple, estimated_joints, explained
 from privbench_core.estimators.segmentation import ABSOLUTE
@@ -46,7 +46,6 @@ from privbench_core.schema.identity import Identity
 from privbench_core.schema.queried import UNQUERIED
 from privbench_core.tuning import TUNING
 
-Array = NDArray[np.float64]
 Pair = tuple[str, str]
 OneWayCounts = Mapping[str, Array]
 

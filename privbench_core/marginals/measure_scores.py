@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privbench_core.arrays import Array
 from privbench_core.estimators.segmentation import ABSOLUTE
 from privbench_core.marginals.one_way import OneWay
 from privbench_core.privacy.budget import Measure, Price
@@ -16,7 +16,6 @@ from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.queries import Distances
 from privbench_core.tuning import TUNING
 
-Array = NDArray[np.float64]
 Pair = tuple[str, str]
 Joints = Mapping[Pair, Array]
 NO_JOINTS: Joints = MappingProxyType({})

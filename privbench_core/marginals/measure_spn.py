@@ -19,8 +19,8 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privbench_core.arrays import Array
 from privbench_core.estimators.fitting import combine
 from privbench_core.estimators.segmentation import ABSOLUTE, SIGNIFICANT
 from privbench_core.marginals.measure_one_way import Marginals, measure_one_way, remeasure
@@ -35,8 +35,6 @@ from privbench_core.privacy.queries import CentreSums, Distances, Marginal
 from privbench_core.privacy.split_rules import Centres, Rule
 from privbench_core.schema.identity import Identity
 from privbench_core.tuning import TUNING
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privbench_core.arrays import Array
 from privbench_core.estimators.copula import SignSums
 from privbench_core.estimators.fitting import fit_margins
 from privbench_core.estimators.joints import NoisyTable, Pair, Triple, estimated_joints, estimated_triples
@@ -22,7 +22,6 @@ from privbench_core.marginals.spn import Leaf, Node, Product, Sum
 from privbench_core.privacy.split_rules import Rule
 from privbench_core.stored import Storable
 
-Array = NDArray[np.float64]
 Names = TypeVar("Names", bound=tuple[str, ...])
 
 

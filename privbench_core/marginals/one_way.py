@@ -7,15 +7,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from privbench_core.columns.binning import Tails
+from privbench_core.arrays import Array
+from privbench_core.columns.discretizer import Tails
 from privbench_core.estimators.denoising import onto_simplex
 from privbench_core.estimators.size_shapes import tail_counts
 from privbench_core.guards import NEGLIGIBLE
 from privbench_core.stored import Storable
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privbench_core.arrays import Array
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.systematic import stable_order
 from privbench_core.guards import SWAPPING_BATCHES, SWAPPING_ROWS
 
-Array = NDArray[np.float64]
 Numbers = NDArray[np.integer[Any]]
 
 

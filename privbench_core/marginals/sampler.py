@@ -16,14 +16,14 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from privbench_core.arrays import Array
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.exact_sums import cell_index
 from privbench_core.columns.systematic import diffused_counts, distribute, group_counts, narrow, systematic_counts
 from privbench_core.estimators.fitting import AxesMargin, CodesMargin, fit_margins, mutual_information, rake
 from privbench_core.guards import BLOCK_ROWS, MAX_CELLS, MAX_CONTEXT, MAX_DIFFUSED, SAMPLE_ROWS, SETTLING_ROUNDS, TINY
 
-Array = NDArray[np.float64]
-PairTables = Mapping[tuple[str, str], NDArray[np.float64]]
+PairTables = Mapping[tuple[str, str], Array]
 
 
 @dataclass
@@ -42,7 +42,7 @@ class Rows:
     n: int
     codes: dict[str, Codes] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
-    weights: NDArray[np.float64] | None = None
+    weights: Array | None = None
     links: PairTables = field(default_factory=dict)
 
     def take(self, index: NDArray[np.int64] | slice) -> Rows:
@@ -74,7 +74,7 @@ class Model(Protocol):
 
 
 def draw_grouped(
-    conditionals: NDArray[np.float64],
+    conditionals: Array,
     groups: NDArray[np.integer[Any]],
     rng: np.random.Generator,
     *,

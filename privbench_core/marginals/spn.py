@@ -12,16 +12,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privbench_core.arrays import Array
 from privbench_core.estimators.fitting import fit_margins, mutual_information
 from privbench_core.guards import FEW_ROWS, NEGLIGIBLE, SWEEPS
 from privbench_core.marginals.record_swapping import TargetTable, swap
 from privbench_core.marginals.sampler import PairMarginal, Rows, draw_column, draw_grouped
 from privbench_core.privacy.split_rules import ByValue, Rule
 from privbench_core.stored import Storable
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,7 @@ from privbench_core.pipeline.workspace import epsilon_name
 from privbench_core.privacy.budget import Budget
 from privbench_core.schema.tables import Schema
 from privbench_core.spec.model import Spec
-from privbench_core.synthesizers.contract import Plan
-from privbench_core.synthesizers.registry import load_synthesizer
+from privbench_core.synthesizers.contract import Plan, load_synthesizer
 
 if TYPE_CHECKING:
     from privbench_core.workload.statements import Workload

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from privbench_core.arrays import Array
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.intervals import OrderedCodec
 from privbench_core.columns.row_constraints import (
@@ -44,7 +45,6 @@ from privbench_core.schema.row_constraints import (
 from privbench_core.schema.tables import Table
 from privbench_core.tuning import TUNING
 
-Array = NDArray[np.float64]
 _PARTS = (
     (r"year|yr", (DatePart.YEAR,)),
     (r"quarter|qtr", (DatePart.QUARTER,)),

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privbench_core.arrays import Array
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.intervals import OrderedCodec
 from privbench_core.columns.lags import Intervals, interval_points
@@ -20,8 +20,6 @@ from privbench_core.errors import InternalError
 from privbench_core.estimators.fitting import fit_margins
 from privbench_core.guards import FEW, FITTING_ROUNDS, MAX_POWER, TINY, TOLERANCE
 from privbench_core.stored import Storable
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from privbench_core.columns.binning import Binning, merge_cells, parts_worth_cutting, place_hidden_cells
+from privbench_core.arrays import Array
 from privbench_core.columns.codec import Codec
+from privbench_core.columns.discretizer import Binning, merge_cells, parts_worth_cutting, place_hidden_cells
 from privbench_core.columns.intervals import OrderedCodec
 from privbench_core.errors import InternalError
 from privbench_core.estimators.segmentation import segment_sums, segments
@@ -31,8 +32,6 @@ from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.views import ViewSpec
 from privbench_core.schema.tables import Table
 from privbench_core.tuning import TUNING
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

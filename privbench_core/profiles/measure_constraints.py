@@ -11,15 +11,15 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from privbench_core.columns.declared_constraints import declared_constraints
+from privbench_core.arrays import Array
 from privbench_core.columns.grid import Grid
 from privbench_core.columns.group_codes import index_coder
 from privbench_core.columns.row_constraints import (
     SATISFIED,
     VERDICTS,
     VIOLATED,
+    declared_constraints,
     expected_numbers,
 )
 from privbench_core.estimators.fitting import fit_margins
@@ -40,8 +40,6 @@ from privbench_core.schema.row_constraints import (
 )
 from privbench_core.schema.tables import Table
 from privbench_core.tuning import TUNING
-
-Array = NDArray[np.float64]
 
 
 def measure_constraints(

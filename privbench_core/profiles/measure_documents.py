@@ -14,9 +14,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from privbench_core.columns.binning import Binning
 from privbench_core.columns.categorical import CategoricalCodec
-from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.discretizer import Binning, Discretizer
 from privbench_core.columns.grid import qualified
 from privbench_core.guards import DOCUMENT_LEAVES
 from privbench_core.privacy.budget import Price, zero
@@ -102,9 +101,7 @@ def _named(
     features: dict[str, tuple[Feature, Discretizer]] = {}
     for name, codec in codecs:
         code_of = np.append(np.zeros(len(codec.values), int), 1 + np.arange(codec.size - len(codec.values)))
-        shares = 1 / np.bincount(code_of)[code_of]
-        binning = Binning(tuple(code_of.tolist()), tuple(shares.tolist()))
-        features[name] = Own(name), Discretizer(codec, binning)
+        features[name] = Own(name), Discretizer(codec, Binning.even(code_of))
     view = session.view(ViewSpec(table.name, features, (1,)), "documents")
     noisy = view.measure("named", [Marginal((name,)) for name, _ in codecs], price)
     counts = [

@@ -14,9 +14,9 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from privbench_core.columns.binning import Binning
+from privbench_core.arrays import Array
 from privbench_core.columns.categorical import CategoricalCodec
-from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.discretizer import Binning, Discretizer
 from privbench_core.columns.grid import Grid, qualified
 from privbench_core.columns.intervals import OrderedCodec
 from privbench_core.columns.made_up import MadeUp
@@ -32,8 +32,6 @@ from privbench_core.schema.columns import Column, ColumnType, Scalar
 from privbench_core.schema.tables import Table
 from privbench_core.tuning import TUNING
 from privbench_core.units.row_count import RowCount
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -267,9 +265,7 @@ def _lengths(column: Column, table: str) -> tuple[Discretizer, Array]:
     codec = OrderedCodec(Grid.of(column, table), column.nullable, cuts, 10**longest - 1, True)
     digits = np.abs(np.arange(codec.ordered) - (longest - 1))  # less one: the cell in the middle has both signs
     code_of = np.append(digits, longest + np.arange(codec.size - codec.ordered))
-    weights = 1 / np.bincount(code_of)[code_of]
-    binning = Binning(tuple(code_of.tolist()), tuple(weights.tolist()), longest)
-    return Discretizer(codec, binning), np.eye(longest + 1)[1:]
+    return Discretizer(codec, Binning.even(code_of, longest)), np.eye(longest + 1)[1:]
 
 
 def rank_blocks(rows: float, sigma: float) -> NDArray[np.int64]:

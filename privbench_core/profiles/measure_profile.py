@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privbench_core.arrays import Array
 from privbench_core.columns.categorical import CategoricalCodec
 from privbench_core.columns.codec import Codec
 from privbench_core.columns.discretizer import Discretizer, ordered_codes, tails_of
@@ -26,7 +26,6 @@ from privbench_core.marginals.measured import Counted, Measured, MeasuredLeaf
 from privbench_core.marginals.one_way import OneWay
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.curator import Curator
-from privbench_core.privacy.features import Own
 from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.views import ViewSpec
@@ -39,15 +38,12 @@ from privbench_core.schema.identity import Identity
 from privbench_core.schema.tables import Table
 from privbench_core.tuning import TUNING
 from privbench_core.units.measure_by_size import (
-    Features,
     SizeStratifiedMarginals,
     choose_truncation,
     measure_by_size,
 )
 from privbench_core.units.measure_row_count import measure_row_count
 from privbench_core.units.row_count import RowCount, UnitCount
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -205,7 +201,7 @@ class MarginalsOverRows(Marginals):
     def improve(self, price: Price) -> OneWay:
         """See `Marginals.improve`."""
         if price.amount > 0:
-            columns = own_columns(self.profile, self.known.drifts)
+            columns = self.profile.own(self.known.drifts)
             self.known = self.known.remeasure(self.session, self.table, columns, price)
             self.one_way = self._over_rows()
         return self.one_way
@@ -265,7 +261,7 @@ def learn_table(
             cells = cells.remeasure(session, table, measured)
             profile = lags.of(cells.profile())
         else:
-            known = known.remeasure(session, table.name, own_columns(profile, known.drifts), measured)
+            known = known.remeasure(session, table.name, profile.own(known.drifts), measured)
             profile = lags.of(with_size_strata(profile, known))
         profile = replace(profile, constraints=constraints)
     return cells, profile, MeasuredLeaf(profile.one_way, lags=implied_joints(table, profile))
@@ -288,7 +284,7 @@ def _find_joints(
     most = profile.size.rows_per_unit
     if known is not None and price.measure is not Measure.PURE:
         most = choose_truncation(session, table.name, known, price, clipped=True).rows_per_unit
-    view = session.view(ViewSpec(table.name, dict(own_columns(profile, profile.discretizers)), (most,)), "spn")
+    view = session.view(ViewSpec(table.name, profile.own(), (most,)), "spn")
     marginals = Marginals(view, profile.one_way)
     if known is not None:
         marginals = MarginalsOverRows(view, session, table.name, profile, known, most)
@@ -312,17 +308,12 @@ def over_rows(
     if not several:  # noise has merged all cells of all columns
         cells = cells.remeasure(session, table, price)
         return cells, cells.profile(), None
-    columns, rest = own_columns(profile, several), price.share(1 - TUNING.early_share)
+    columns, rest = profile.own(several), price.share(1 - TUNING.early_share)
     known = measure_by_size(session, table.name, columns, size, price.share(TUNING.early_share))
     known = known.updated(size.rows_per_unit, profile.one_way.only(several))
     known = known.remeasure(session, table.name, columns, rest)
     known = replace(known, size=choose_truncation(session, table.name, known, rest))
     return cells, with_size_strata(profile, known), known
-
-
-def own_columns(profile: Profile, names: Iterable[str]) -> Features:
-    """Return columns of a table's own rows as views have them."""
-    return {name: (Own(name), profile.discretizers[name]) for name in names}
 
 
 def with_size_strata(profile: Profile, known: SizeStratifiedMarginals) -> Profile:

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privbench_core.arrays import Array
 from privbench_core.columns.categorical import CategoricalCodec
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.estimators.segmentation import SIGNIFICANT
 from privbench_core.guards import HIDDEN_PARTS, SHOWN_DEVIATIONS
 from privbench_core.marginals.one_way import OneWay
+from privbench_core.privacy.features import Feature, OfParent, Own
 from privbench_core.profiles.lags import Lag
+from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.row_constraints import RowConstraint
 from privbench_core.stored import Storable
 from privbench_core.units.row_count import RowCount
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -47,20 +47,24 @@ class Profile(Storable):
     relatives: Mapping[str, str] = field(default_factory=dict)
     constraints: tuple[RowConstraint, ...] = ()
 
+    def own(self, names: Iterable[str] | None = None) -> dict[str, tuple[Feature, Discretizer]]:
+        """Return coded columns of a row, all or some of them, as a view of the table has them."""
+        return {name: (Own(name), self.discretizers[name]) for name in (self.discretizers if names is None else names)}
+
+    def of_owner(self, key: ForeignKey) -> dict[str, tuple[Feature, Discretizer]]:
+        """Return the columns of an owner along a key, as a view of its children has them: see `parent_column`."""
+        return {parent_column(name): (OfParent(key, name), coder) for name, coder in self.discretizers.items()}
+
     @property
     def hidden(self) -> tuple[str, ...]:
         """The columns of which noise leaves nothing: their domain, or one code of rows whose quarters it would hide."""
-
-        def merged_by_noise(name: str, coder: Discretizer) -> bool:
-            several = coder.codec.size > 1 == coder.size
-            return name not in self.guessed and several and self.total <= self._bar(name)
-
-        return (*self.guessed, *(name for name, coder in self.discretizers.items() if merged_by_noise(name, coder)))
-
-    def _bar(self, name: str) -> float:
-        """Return how many rows the noise of a column hides."""
-        parts = min(self.discretizers[name].codec.size, HIDDEN_PARTS)
-        return SIGNIFICANT * float(self.one_way.sigmas[name][0]) * math.sqrt(parts)
+        found = list(self.guessed)
+        for name, coder in self.discretizers.items():
+            if name not in self.guessed and coder.codec.size > 1 == coder.size:
+                parts = min(coder.codec.size, HIDDEN_PARTS)
+                if self.total <= SIGNIFICANT * float(self.one_way.sigmas[name][0]) * math.sqrt(parts):
+                    found.append(name)
+        return tuple(found)
 
     @property
     def made_up(self) -> dict[str, float]:
@@ -78,12 +82,8 @@ class Profile(Storable):
     @property
     def all_noise(self) -> bool:
         """Whether the released numbers show that they say nothing about the table: its rows, or all of its columns."""
-        return not self.rows_show or 0 < self._comparable == len(self.hidden)
-
-    @property
-    def rows_show(self) -> bool:
-        """Whether the table's rows stand out of their noise."""
-        return self.size.rows > SIGNIFICANT * self.size.sigma
+        rows_show = self.size.rows > SIGNIFICANT * self.size.sigma
+        return not rows_show or 0 < self._comparable == len(self.hidden)
 
     @property
     def noise_in_words(self) -> str:
@@ -117,3 +117,19 @@ class Profile(Storable):
         """Return what counts of up to ``size.rows_per_unit`` rows of a unit leave out: `RowCount.truncation_bias`."""
         counted = self.size.counted(self.size.rows_per_unit)
         return {name: self.size.truncation_bias(shape, counted) for name, shape in self.shapes.items()}
+
+
+OWN_FANOUT = "#children"
+OWNER_FANOUT = "#siblings"
+PLACE = "#place"
+PARENT = "parent."
+
+
+def children_column(key: str) -> str:
+    """Return the name, among a parent's columns, of the number of its children along another owner key."""
+    return f"{OWN_FANOUT} along {key}"
+
+
+def parent_column(name: str) -> str:
+    """Return the name of a parent's column in the context of its children."""
+    return f"{PARENT}{name}"

@@ -39,10 +39,10 @@ from privbench_core.publishing.table_files import RowRanges, file_digest, write_
 from privbench_core.publishing.texts import DUCKDB, PSQL, STATISTICS, consumer_readme, duckdb_script, psql_script
 from privbench_core.schema.columns import Column
 from privbench_core.schema.tables import Schema, Table
+from privbench_core.spec.ddl import parse_views
 from privbench_core.spec.dump import dump_enums, dump_tables, dump_views
 from privbench_core.spec.fields import NAME, NAME_LIST, Key, Node, Problems, anything, named
 from privbench_core.spec.parse import parse_enums, parse_tables
-from privbench_core.spec.parse_ddl import parse_views
 from privbench_core.workers import processors
 
 FORMAT = "privbench-bundle"

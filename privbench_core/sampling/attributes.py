@@ -22,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from privbench_core.arrays import Array, Mask
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.differences import encoded, modelled_values, with_followers, written_values
 from privbench_core.columns.discretizer import Discretizer, joined
@@ -31,15 +32,12 @@ from privbench_core.links.parent_choice import repeated
 from privbench_core.marginals.record_swapping import TargetTable, swap
 from privbench_core.marginals.sampler import Model, Rows
 from privbench_core.sampling.constraints import RowRule, made_dependent, made_to_satisfy
+from privbench_core.sampling.keys import group_numbers
 from privbench_core.sampling.lags import DatedRows
 from privbench_core.sampling.ranges import in_ranges, row_ranges
-from privbench_core.sampling.row_groups import group_numbers
 from privbench_core.schema.documents import documents_to_learn
 from privbench_core.schema.row_constraints import RowConstraint, ValueConstraint
 from privbench_core.schema.tables import Table
-
-Array = NDArray[np.float64]
-Mask = NDArray[np.bool_]
 
 
 class RowDraft:
@@ -219,9 +217,7 @@ class RowDraft:
         self.codes |= encoded(self.table, pa.table({**self._bases, **self.values}), of_moved)
 
 
-def free_values(
-    values: pa.Array, scope: NDArray[np.int64], again: NDArray[np.bool_], rng: np.random.Generator
-) -> pa.Array:
+def free_values(values: pa.Array, scope: NDArray[np.int64], again: Mask, rng: np.random.Generator) -> pa.Array:
     """Return the column with values in the rows of ``again`` that no other row of the same scope has.
 
     They are drawn without replacement from the values of the column in other scopes, by frequency. A row keeps its

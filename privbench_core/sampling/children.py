@@ -13,8 +13,7 @@ from privbench_core.groups.group_model import OWNER, is_latent
 from privbench_core.links.fanout import Fanout
 from privbench_core.marginals.sampler import Model, PairMarginal, Rows, draw_column
 from privbench_core.marginals.spn import Leaf
-from privbench_core.profiles.names import OWN_FANOUT, OWNER_FANOUT, PLACE, parent_column
-from privbench_core.profiles.profile import Profile
+from privbench_core.profiles.profile import OWN_FANOUT, OWNER_FANOUT, PLACE, Profile, parent_column
 from privbench_core.sampling.keys import ordinal_within
 from privbench_core.sampling.references import Parent
 from privbench_core.schema.tables import Table

@@ -16,11 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from privbench_core.arrays import Mask
 from privbench_core.backends.duckdb.connections import scratch
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.row_constraints import MOVED, computed, is_missing, moved, numbers_of
 from privbench_core.guards import REDRAWING_ROUNDS, SETTLING_ROUNDS
-from privbench_core.sampling.row_groups import group_numbers
+from privbench_core.sampling.keys import group_numbers
 from privbench_core.schema.checks import columns_of, enforceable_check
 from privbench_core.schema.columns import Learn
 from privbench_core.schema.constraints import Check, Dependency
@@ -28,7 +29,6 @@ from privbench_core.schema.row_constraints import InOrder, MissingTogether, Part
 from privbench_core.schema.tables import Table
 
 Arrays = Mapping[str, pa.Array]
-Mask = NDArray[np.bool_]
 Tree = Any  # an expression of sqlglot, whose kinds have different parts
 
 
@@ -48,8 +48,11 @@ class RowRule:
 
     def broken(self, columns: Arrays) -> Mask:
         """Return which rows break the check, shape (rows,); NULL does not."""
-        rows = pa.table({name: columns[name] for name in self.columns})
-        return ~_evaluate(f"coalesce(CAST(({self.sql}) AS BOOLEAN), true)", rows)
+        with scratch() as connection:
+            connection.register("drawn", pa.table({name: columns[name] for name in self.columns}))
+            holds = f"SELECT coalesce(CAST(({self.sql}) AS BOOLEAN), true) AS holds FROM drawn"
+            found = connection.sql(holds).to_arrow_table()
+        return ~np.asarray(found.column("holds").to_numpy(), dtype=bool)
 
 
 def row_rules(table: Table) -> tuple[RowRule, ...]:
@@ -89,13 +92,6 @@ def _plain(node: Tree) -> Tree:
 
     own = isinstance(node, exp.Cast) and node.to.this == exp.DataType.Type.USERDEFINED
     return node.this if own else node
-
-
-def _evaluate(sql: str, rows: pa.Table) -> Mask:
-    with scratch() as connection:
-        connection.register("drawn", rows)
-        found = connection.sql(f"SELECT {sql} AS holds FROM drawn").to_arrow_table()
-    return np.asarray(found.column("holds").to_numpy(), dtype=bool)
 
 
 def made_dependent(dependencies: Sequence[Dependency], columns: Arrays, free: frozenset[str]) -> dict[str, pa.Array]:

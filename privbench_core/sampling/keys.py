@@ -1,4 +1,4 @@
-"""Surrogate keys of synthetic rows, and the order in which rows are numbered and published: that of the source's.
+"""Surrogate keys of synthetic rows, the order in which rows are numbered and published, and rows with equal values.
 
 Keys are numbered, so a key of the source can recur only if it is a small number. Databases number rows as they come,
 and store them so: what is dated later has a higher key and lies further back. It decides which rows are in one page of
@@ -10,22 +10,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from privbench_core.arrays import Numbers, dense, runs
 from privbench_core.columns.grid import Grid
 from privbench_core.columns.opaque import length_limit
 from privbench_core.columns.surrogates import random_uuids
 from privbench_core.errors import InternalError, PublishError
-from privbench_core.sampling.row_groups import group_numbers
 from privbench_core.schema.columns import Column
 from privbench_core.schema.tables import Schema, Table
 
 Places = NDArray[np.signedinteger[Any]]
+Values: TypeAlias = "pa.Array | pa.ChunkedArray"
 _SIGNS = np.frombuffer(b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ", np.uint8)  # of numbers in base 36
 
 
@@ -68,7 +69,7 @@ def surrogate_key(column: Column, n: int, *, prefix: str, first: int = 0, total:
             raise InternalError(f"{prefix}.{column.name}: no surrogate keys of type {column.type}")
 
 
-def ordinal_within(groups: NDArray[np.integer]) -> NDArray[np.int64]:
+def ordinal_within(groups: NDArray[np.integer]) -> Numbers:
     """Return the running number of each row inside its group, from 1, in row order.
 
     Args:
@@ -78,12 +79,8 @@ def ordinal_within(groups: NDArray[np.integer]) -> NDArray[np.int64]:
     [1, 1, 2, 3, 2]
     """
     order = np.argsort(groups, kind="stable")
-    sorted_groups = groups[order]
-    position = np.arange(len(groups), dtype=np.int64)
-    begins = np.concatenate([[True], sorted_groups[1:] != sorted_groups[:-1]])[: len(groups)]
-    start = np.maximum.accumulate(np.where(begins, position, 0))
     ordinals = np.empty(len(groups), np.int64)
-    ordinals[order] = position - start + 1
+    ordinals[order] = np.arange(len(groups)) - np.repeat(*runs(groups[order])) + 1
     return ordinals
 
 
@@ -147,7 +144,7 @@ def as_added(schema: Schema, table: Table, rows: pa.Table) -> pa.Table:
     return rows.take(added_order([rows.column(name) for name in (*names, *table.primary_key)])) if names else rows
 
 
-def _series(column: Column, numbers: NDArray[np.int64], total: int, prefix: str) -> pa.Array:
+def _series(column: Column, numbers: Numbers, total: int, prefix: str) -> pa.Array:
     """Return values at equal distances on the column's number line; overwrites ``numbers``."""
     grid = Grid.of(column, prefix)
     first, step = grid.logical.series
@@ -158,7 +155,7 @@ def _series(column: Column, numbers: NDArray[np.int64], total: int, prefix: str)
     return grid.array(numbers)
 
 
-def _text(column: Column, numbers: NDArray[np.int64], total: int, prefix: str) -> pa.Array:
+def _text(column: Column, numbers: Numbers, total: int, prefix: str) -> pa.Array:
     digits, limit = max(6, len(str(total))), length_limit(column)
     head = prefix[: max(0, limit - digits - 1)]
     if head:
@@ -176,3 +173,42 @@ def _room(column: Column, n: int, available: int, prefix: str) -> None:
             f"{prefix}.{column.name}: a key of type {column.type} has room for {max(available, 0):,} rows, "
             f"but {n:,} are needed; declare a wider type or lower --scale"
         )
+
+
+def group_numbers(columns: Sequence[Values], n: int) -> Numbers:
+    """Return a number per row, equal for rows with equal values; -1 if any value is NULL; shape (n,).
+
+    >>> group_numbers([pa.array(["a", "b", "a", None]), pa.array([1, 1, 1, 1])], 4).tolist()
+    [0, 1, 0, -1]
+    """
+    numbers = np.zeros(n, dtype=np.int64)
+    complete = np.ones(n, dtype=bool)
+    for place, column in enumerate(columns):
+        values = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+        encoded = values.dictionary_encode()
+        complete &= values.is_valid().to_numpy(zero_copy_only=False)
+        codes = pc.fill_null(encoded.indices, 0).to_numpy(zero_copy_only=False)
+        numbers = numbers * max(len(encoded.dictionary), 1) + codes
+        if place:  # dense again, so that products stay small
+            numbers = dense(numbers)
+    return np.where(complete, numbers, -1)
+
+
+def common_numbers(left: Sequence[Values], right: Sequence[Values], sizes: tuple[int, int]) -> tuple[Numbers, Numbers]:
+    """Return `group_numbers` of the rows of two tables, such that equal values have equal numbers in both.
+
+    Args:
+        left: Columns of one table.
+        right: Corresponding columns of the other, of the same types.
+        sizes: Numbers of rows of the two.
+    """
+    both = [
+        pa.chunked_array([*_chunks(one), *(chunk.cast(one.type) for chunk in _chunks(other))], type=one.type)
+        for one, other in zip(left, right, strict=True)
+    ]
+    numbers = group_numbers(both, sum(sizes))
+    return numbers[: sizes[0]], numbers[sizes[0] :]
+
+
+def _chunks(column: Values) -> list[pa.Array]:
+    return column.chunks if isinstance(column, pa.ChunkedArray) else [column]

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from privbench_core.arrays import Array
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.grid import Grid
@@ -28,7 +29,6 @@ from privbench_core.guards import BLOCK_ROWS, FITTING_ROUNDS, PROPOSALS, SAMPLE_
 from privbench_core.profiles.lags import Lag, Lags
 from privbench_core.tuning import TUNING
 
-Array = NDArray[np.float64]
 Points = NDArray[np.int64]
 Places: TypeAlias = NDArray[np.signedinteger[Any]]
 
@@ -194,7 +194,8 @@ class DatedRows:
             part = dated[start : start + size]
             numbers[part] = self._proposals(codec, bases, codes[part], rows[part], rng).drawn(self.odds, rng)
         if not (grid.logical.calendar or self.relative or self.assumed):  # each number stays as frequent as drawn
-            numbers[dated[_shuffled_order(numbers[dated], rng)]] = np.sort(found[dated])
+            order = np.lexsort((rng.random(len(dated)), numbers[dated]))  # equal ones in any
+            numbers[dated[order]] = np.sort(found[dated])
         after = grid.array(numbers, null)
         moved[dated] = self.coder.encode(pa.chunked_array([after]))[dated]
         return moved, after
@@ -228,11 +229,6 @@ class DatedRows:
             return _Proposals(numbers, possible / np.maximum(mixture, TINY), classes)
         prior = density * np.where(same, 1.0, TUNING.other_code)
         return _Proposals(numbers, prior / np.maximum(mixture, TINY), [*classes, code_of[cells]])
-
-
-def _shuffled_order(numbers: Points, rng: np.random.Generator) -> Places:
-    """Return the places of numbers in ascending order, equal ones in any."""
-    return np.lexsort((rng.random(len(numbers)), numbers))
 
 
 def dated_columns(

@@ -25,7 +25,7 @@ from privbench_core.links.lookup import Lookup
 from privbench_core.links.parent_choice import Distinct, ParentChoice, repeated
 from privbench_core.marginals.sampler import Rows
 from privbench_core.sampling.constraints import RowRule
-from privbench_core.sampling.row_groups import common_numbers, group_numbers
+from privbench_core.sampling.keys import common_numbers, group_numbers
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Table
 

@@ -15,6 +15,7 @@ from privbench_core.files import as_path
 from privbench_core.schema.constraints import reachable
 from privbench_core.schema.tables import Schema
 from privbench_core.spec import forms
+from privbench_core.spec.ddl import parse_views
 from privbench_core.spec.dump import dump_enums, dump_tables, dump_views
 from privbench_core.spec.fields import Node, Problems
 from privbench_core.spec.location import check_spark_url, home, is_spark_url, relative, resolve, split_spark_url
@@ -29,7 +30,6 @@ from privbench_core.spec.model import (
     engine_problem,
 )
 from privbench_core.spec.parse import parse_enums, parse_tables
-from privbench_core.spec.parse_ddl import parse_views
 from privbench_core.spec.rules import find_problems
 from privbench_core.spec.rules_of_keys import infer_keys, without_known_owner
 from privbench_core.spec.yaml_io import read_yaml, write_yaml

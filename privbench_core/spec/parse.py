@@ -29,9 +29,9 @@ from privbench_core.schema.tables import Table
 from privbench_core.schema.types.base import OrderedType
 from privbench_core.schema.types.registry import known_sql_types, parse_sql_type
 from privbench_core.spec import forms
+from privbench_core.spec.ddl import parse_generated, parse_partitioning
 from privbench_core.spec.fields import Kind, Node, Problems
 from privbench_core.spec.model import Change, VersionQuery, Watermark
-from privbench_core.spec.parse_ddl import parse_generated, parse_partitioning
 
 _OPTIONS = ("precision", "scale", "max_length", "identity")  # of some types only
 _TEXT_HINT = "write {pattern: a regular expression} or {faker: email}, or leave it out; or make it a category"

@@ -21,7 +21,7 @@ from privbench_core.schema.constraints import Check
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.schema.types.numeric import IntegerType
 from privbench_core.schema.types.registry import SqlType, parse_sql_type
-from privbench_core.spec.rules_of_ddl import partition_problems, shared_names, view_problems
+from privbench_core.spec.ddl import partition_problems, shared_names, view_problems
 from privbench_core.spec.rules_of_keys import find_column, find_key_problems, without_known_owner
 
 _IDENTIFIER_BYTES = 63  # PostgreSQL truncates longer identifiers

@@ -2,7 +2,8 @@
 
 A synthesizer reads no rows to make its plan: a directed acyclic graph of `Step`s, each with a price known in advance.
 The command line runs the steps in order; Dagster draws one asset per step and runs the same functions. Neither knows
-one synthesizer from another.
+one synthesizer from another: they are found by name, by entry point, so that a sixth one is an installed module and
+nothing else.
 """
 
 from __future__ import annotations
@@ -11,15 +12,16 @@ import operator
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cached_property, reduce
+from functools import cache, cached_property, reduce
 from hashlib import blake2b
+from importlib.metadata import EntryPoints, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 
-from privbench_core.errors import InternalError
+from privbench_core.errors import InternalError, SpecError, did_you_mean
 from privbench_core.privacy.budget import Budget, Price
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.schema.identity import Identity
@@ -31,6 +33,7 @@ from privbench_core.tuning import TUNING
 
 if TYPE_CHECKING:
     from privbench_core.workload.statements import Workload
+
 
 Key = tuple[str, ...]
 
@@ -253,3 +256,29 @@ class Synthesizer(Protocol):
             UnsupportedBudgetError: The synthesizer has no form for this budget (say, δ = 0).
         """
         ...
+
+
+GROUP = "privbench.synthesizers"
+
+
+@cache
+def installed(group: str) -> EntryPoints:
+    """Return the entry points of a group; looked up once, because that opens a file of every installed package.
+
+    What is installed later is seen by the next process.
+    """
+    return entry_points(group=group)
+
+
+def names() -> list[str]:
+    """Return the names of all installed synthesizers."""
+    return sorted(point.name for point in installed(GROUP))
+
+
+def load_synthesizer(name: str) -> Synthesizer:
+    """Return a new instance of the synthesizer called ``name``; SpecError with a hint if there is none."""
+    for point in installed(GROUP):
+        if point.name == name:
+            made: Synthesizer = point.load()()
+            return made
+    raise SpecError(f"synthesizer '{name}': not installed; {did_you_mean(name, names())}")

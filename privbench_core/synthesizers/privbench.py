@@ -30,8 +30,7 @@ from privbench_core.synthesizers.steps.link import (
     determined,
     link_step,
     lookup_step,
-    released_numbers,
-    released_profile,
+    released_ownership,
 )
 from privbench_core.synthesizers.steps.profile import learn_steps
 from privbench_core.tuning import TUNING
@@ -149,9 +148,7 @@ def fanout_step(schema: Schema, key: ForeignKey, price: Price, fit: Callable[...
     """Return the step that measures the link along an ownership key, as ``fit`` does."""
 
     def run(context: StepContext) -> Artifact:
-        own, above = (released_profile(context.inputs, name) for name in (key.child, key.parent))
-        siblings = released_numbers(schema, key, context.inputs)
-        fanout = fit(context.opened(), key, above, own, price, siblings)
+        fanout = fit(context.opened(), released_ownership(schema, key, context.inputs), price)
         summary = {
             "attributes that depend on the number of children": len(fanout.fanout_tables),
             "pair_tables": len(fanout.pair_tables),

@@ -9,7 +9,7 @@ rows that are there already (`links.lookup`): a group along such a key has rows 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from privbench_core.groups.group_model import GroupModel, Latents
@@ -34,40 +34,18 @@ from privbench_core.synthesizers.steps.link import (
     counted_along,
     fanout_key,
     lookup_step,
-    released_numbers,
+    released_ownership,
     released_profile,
 )
 from privbench_core.synthesizers.steps.profile import profile_steps
 
 
 @dataclass(frozen=True)
-class Options(GroupOptions):
-    """Public parameters in addition to the common ones; the names of the paper where it has them.
-
-    Attributes:
-        latents: Number of latent attributes of a foreign key: the paper's Z1 and Z2.
-        iterations: T of Algorithm 1.
-        types: Share of all iterations in what an owned table's groups cost other than observed marginals.
-        groups: Share of an iteration for marginals over groups: sizes, and pairs of latent attributes (the 4 and the 1
-            of 20:4:1).
-        observed: Share of observed marginals in what an owned table's groups cost (Algorithm 2, line 1), where children
-            have latent attributes of their own.
-        places: Share, in what links cost other than the former two, of the choice of a column that orders members.
-        typed: Share, in what is left, of joints with types and places, where children have attributes alone: the rest
-            is for joints of members.
-        usefulness: λ: as many latent values as keep the average latent marginal λ-useful.
-    """
+class Options(GroupOptions, LatentFit):
+    """Public parameters in addition to the common ones; the names of the paper where it has them."""
 
     SHARES: ClassVar[frozenset[str]] = GroupOptions.SHARES | {"types", "groups", "observed", "places", "typed"}
     LEAST: ClassVar[Mapping[str, float]] = {"latents": 1, "iterations": 1}
-    latents: int = 1
-    iterations: int = 3
-    types: float = 0.2
-    groups: float = 0.2
-    observed: float = 0.2
-    places: float = 0.05
-    typed: float = 0.2
-    usefulness: float = 1.0
 
 
 class PrivLava:
@@ -79,8 +57,6 @@ class PrivLava:
         """See `Synthesizer.plan`."""
         chosen = Options.parse(options)
         prices = group_prices(self.name, schema, budget, chosen)
-        shared = {field.name for field in fields(LatentFit)} & {field.name for field in fields(chosen)}
-        fit = LatentFit(**{name: getattr(chosen, name) for name in shared})
         steps: list[Step] = []
         for table in schema.private_tables:
             price = prices.profile(table) if has_columns(schema, table) else prices.tables[table.name]
@@ -90,7 +66,7 @@ class PrivLava:
                 continue
             rest = prices.groups(table) if has_columns(schema, table) else None
             if table.owner_key is not None:
-                steps.append(types_step(schema, table.owner_key, prices.links[table.owner_key], rest, fit))
+                steps.append(types_step(schema, table.owner_key, prices.links[table.owner_key], rest, chosen))
             if table.owner_key is None and rest is not None:
                 steps.append(root_step(schema, table, rest))
             else:
@@ -144,10 +120,9 @@ def types_step(schema: Schema, key: ForeignKey, for_sizes: Price, for_groups: Pr
     price = for_sizes if for_groups is None else for_sizes + for_groups
 
     def run(context: StepContext) -> Artifact:
-        own, above = (released_profile(context.inputs, name) for name in (key.child, key.parent))
         children = table_columns(schema, key.child, context.inputs)
-        siblings = released_numbers(schema, key, context.inputs)
-        found = fit.link(context.opened(), key, above, own, children, for_sizes, for_groups, siblings)
+        ownership = released_ownership(schema, key, context.inputs)
+        found = fit.link(context.opened(), ownership, children, for_sizes, for_groups)
         values = [] if found.latents is None else [size - 1 for size in found.latents.shape]
         groups = isinstance(found.measured, GroupModel)
         return Artifact(

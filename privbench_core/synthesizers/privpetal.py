@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 from privbench_core.groups.measure_groups import GroupFit
 from privbench_core.links.fanout import Fanout
+from privbench_core.links.measure_children import Ownership
 from privbench_core.links.measure_fanout import fit_sizes_and_siblings
 from privbench_core.privacy.budget import Budget, Price
 from privbench_core.privacy.relations import deciding_tables, stability
@@ -29,24 +30,15 @@ from privbench_core.synthesizers.steps.profile import profile_steps
 
 
 @dataclass(frozen=True)
-class Options(GroupOptions):
+class Options(GroupOptions, GroupFit):
     """Public parameters in addition to the common ones; the names of the paper where it has them.
 
     Attributes:
-        scores: Share of R-scores in what an owned table's groups cost, σ_R of Algorithm 1 (a 1 of 1:1:8).
-        margins: Share of the one-way marginals of each class of group sizes, which stand for its noisy group sizes (the
-            other 1); the rest is for normalised permutation marginals (the 8).
-        usefulness: λ: a class of group sizes must have so many groups that the average marginal is λ-useful.
-        triples: Share of the NPMs' price for marginals over three members (permutation relations of order 3).
         root_profile: Share of the budget of a table without owner for a first measurement of its one-way marginals;
             what its joints do not need goes to these too.
     """
 
     SHARES: ClassVar[frozenset[str]] = GroupOptions.SHARES | {"scores", "margins", "triples", "root_profile"}
-    scores: float = GroupFit.scores
-    margins: float = GroupFit.margins
-    usefulness: float = GroupFit.usefulness
-    triples: float = GroupFit.triples
     root_profile: float = 0.5
 
 
@@ -66,13 +58,12 @@ class PrivPetal:
                 steps += profile_steps(schema, table, prices.profile(table))
             else:  # tables of keys alone, too
                 steps += network.learn(schema, table, prices.tables[table.name])
-        fit = GroupFit(chosen.scores, chosen.margins, chosen.usefulness, chosen.triples)
         for table in schema.sampling_order:
             for key in sorted(() if table.public else table.foreign_keys, key=lambda key: not key.owner):
                 price = prices.links[key]
                 steps.append(fanout_step(schema, key, price, _sizes) if key.owner else lookup_step(schema, key, price))
                 if key.owner and _has_groups(table):
-                    steps.append(groups_step(schema, key, prices.groups(table), fit))
+                    steps.append(groups_step(schema, key, prices.groups(table), chosen))
         return whole_plan(self.name, schema, budget, steps, prices.validation)
 
 
@@ -89,9 +80,9 @@ def groups_step(schema: Schema, key: ForeignKey, price: Price, fit: GroupFit) ->
     """Return the step that measures the groups along an ownership key: the model of the children's attributes."""
 
     def run(context: StepContext) -> Artifact:
-        child, parent = (released_profile(context.inputs, name) for name in (key.child, key.parent))
+        parent, child = (released_profile(context.inputs, name) for name in (key.parent, key.child))
         fanout = released_fanout(context.inputs, key)
-        members = fit.fit(context.opened(), key, parent, child, fanout, price)
+        members = fit.fit(context.opened(), Ownership(key, parent, child), fanout, price)
         measured = [
             len(group.within) + len(group.above) + len(group.between) + len(group.triples) for group in members.classes
         ]

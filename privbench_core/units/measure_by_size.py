@@ -24,6 +24,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from privbench_core.arrays import Array
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.guards import FEW, GRID_STEPS, LINEARISATIONS, NEGLIGIBLE, SMOOTHING
@@ -40,7 +41,6 @@ from privbench_core.units.measure_row_count import distance_by_noise
 from privbench_core.units.random_walk import Drift
 from privbench_core.units.row_count import UNIT_SIZE, RowCount, class_coder, counts_up_to
 
-Array = NDArray[np.float64]
 Lengths = NDArray[np.int64]
 Features = Mapping[str, tuple[Feature, Discretizer]]
 

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privbench_core.arrays import Array
 from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.estimators.segmentation import ABSOLUTE, SIGNIFICANT
 from privbench_core.guards import FEW, HIDDEN_ROWS, TINY, TOLERANCE
@@ -32,8 +32,6 @@ from privbench_core.schema.tables import Schema
 from privbench_core.tuning import TUNING
 from privbench_core.units.row_count import UNIT_SIZE, RowCount, UnitCount, class_coder, counts_up_to, powers_up_to
 from privbench_core.units.size_counts import ExpectedSizes, NoisySum, SizeCounts, estimate_bands
-
-Array = NDArray[np.float64]
 
 
 def measure_units(session: PrivateSession, table: str, bound: int, price: Price) -> UnitCount:

@@ -16,12 +16,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privbench_core.arrays import Array
 from privbench_core.estimators.denoising import onto_simplex
 from privbench_core.guards import LINEARISATIONS, SMOOTHING
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -8,14 +8,13 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from privbench_core.columns.binning import Binning
-from privbench_core.columns.discretizer import Discretizer
+from privbench_core.arrays import Array
+from privbench_core.columns.discretizer import Binning, Discretizer
 from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.guards import HALVINGS, LARGEST_ANY, TINY
 from privbench_core.privacy.relations import WEIGHT_SCALE
 from privbench_core.stored import Storable
 
-Array = NDArray[np.float64]
 UNIT_SIZE = "#rows of unit"
 
 
@@ -131,8 +130,7 @@ def size_classes(numbers: NDArray[np.integer], classes: Sequence[int]) -> NDArra
 def class_coder(codec: FanoutCodec, classes: Sequence[int]) -> Discretizer:
     """Return a discretizer of numbers of rows by class, for classes that begin where a cell does."""
     class_of = size_classes(codec.starts, classes)
-    cells = np.bincount(class_of)
-    return Discretizer(codec, Binning(tuple(class_of.tolist()), tuple((1 / cells[class_of]).tolist()), len(cells)))
+    return Discretizer(codec, Binning.even(class_of, int(class_of.max()) + 1))
 
 
 def powers_up_to(bound: int) -> list[int]:

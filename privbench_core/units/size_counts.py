@@ -16,13 +16,12 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from privbench_core.columns.binning import Binning
+from privbench_core.arrays import Array
+from privbench_core.columns.discretizer import Binning
 from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.estimators.segmentation import SIGNIFICANT
 from privbench_core.estimators.size_shapes import Shapes, model_deviation, shrink_to_shapes, size_shapes
 from privbench_core.guards import FITTING_ROUNDS_PER_NUMBER, NEGLIGIBLE, TINY, TOLERANCE
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -75,30 +74,31 @@ class SizeCounts:
         where sizes are more likely. Of shapes the median counts: the heaviest tails are unlikely, and have most rows.
         """
         rows = float((self.counts if self.alone is None else self.alone) @ self._sizes_beyond(most))
-        beyond = self.codec.means() - self.codec.means(most)
+        beyond = self._excess(most)
         if self.shapes is None:
             return rows
         return rows * self.shapes.median(beyond) / max(self.shapes.mean(beyond), NEGLIGIBLE)
 
     def unknown_beyond(self, most: float) -> float:
         """Return how far off `beyond` may be, on average over shapes."""
-        excess = self.codec.means() - self.codec.means(most)
-        of_shape = 0.0 if self.shapes is None else self.shapes.mean_deviation(excess)
+        of_shape = 0.0 if self.shapes is None else self.shapes.mean_deviation(self._excess(most))
         return math.hypot(of_shape, self._unknown_means(most))
 
     def deviation_beyond(self, most: float) -> float:
         """Return the standard deviation of `beyond`, which the unlikely shapes of the heaviest tails decide."""
-        excess = self.codec.means() - self.codec.means(most)
-        of_shape = 0.0 if self.shapes is None else self.shapes.deviation(excess)
+        of_shape = 0.0 if self.shapes is None else self.shapes.deviation(self._excess(most))
         return math.hypot(of_shape, self._unknown_means(most))
 
     def _unknown_means(self, most: float) -> float:
         # Where in a class sizes are is not known: the mean of their excess may be anything between those of its ends.
-        excess, cells = self.codec.means() - self.codec.means(most), np.asarray(self.binning.code_of)
+        excess, cells = self._excess(most), np.asarray(self.binning.code_of)
         ends = np.full(self.binning.size, np.inf), np.zeros(self.binning.size)
         np.minimum.at(ends[0], cells, excess)
         np.maximum.at(ends[1], cells, excess)
         return float(np.linalg.norm(self.counts * (ends[1] - ends[0])) / math.sqrt(12))
+
+    def _excess(self, most: float) -> Array:
+        return self.codec.means() - self.codec.means(most)
 
     def _sizes_beyond(self, most: float) -> Array:
         return mean_sizes(self.codec, self.binning) - mean_sizes(self.codec, self.binning, most)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from privbench_core.columns.opaque import length_limit
 from privbench_core.columns.systematic import ascends, group_counts
 from privbench_core.links.parent_choice import repeated
-from privbench_core.sampling.row_groups import group_numbers
+from privbench_core.sampling.keys import group_numbers
 from privbench_core.schema.columns import Column, Pattern
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table

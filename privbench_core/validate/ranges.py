@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from privbench_core.sampling.constraints import row_rules
-from privbench_core.sampling.row_groups import group_numbers
+from privbench_core.sampling.keys import group_numbers
 from privbench_core.schema.constraints import Dependency
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.validate.derived import BETWEEN, fanout_column, integrity_frame, repeated_rows, witness_frame

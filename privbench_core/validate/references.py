@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from privbench_core.columns.systematic import ascends
-from privbench_core.sampling.row_groups import common_numbers
+from privbench_core.sampling.keys import common_numbers
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema
 

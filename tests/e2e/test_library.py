@@ -20,7 +20,7 @@ from privbench_core.evaluation.marginals import BRIEF
 from privbench_core.privacy.ledger.ledger import Ledger
 from privbench_core.privacy.noise import OpenDPNoise
 from privbench_core.privacy.session import open_session
-from privbench_core.synthesizers import registry
+from privbench_core.synthesizers import contract
 from privbench_core.synthesizers.relational import tables
 from tests.helpers.example import part_of_the_example
 from tests.helpers.noise import seed_noise
@@ -41,7 +41,7 @@ def beside_the_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, blocks: 
     """The working directory: the example, and the document's synthesizer as an installed package."""
     part_of_the_example(tmp_path, HOUSEHOLDS)
     seed_noise(monkeypatch)  # else the joint of the method is three standard deviations within its bound
-    for name, found in ((MODULE, registry), (METHOD, tables)):
+    for name, found in ((MODULE, contract), (METHOD, tables)):
         [module] = [block for block in blocks if block.startswith(f"# {name}.py\n")]
         (tmp_path / f"{name}.py").write_text(module, encoding="utf-8")
         [declared] = re.findall(rf"^{name} = \"(.*)\"$", TEXT, re.MULTILINE)
@@ -109,7 +109,7 @@ def test_the_synthesizer_plans_within_both_kinds_of_budget(delta: float) -> None
     assert sum(step.price.amount for step in plan.steps) == pytest.approx(total.amount)
     assert {step.price.measure for step in plan.steps} == {total.measure}
     with pytest.raises(privbench.SpecError, match="gamma: unknown"):
-        registry.load_synthesizer(MODULE).plan(spec.schema, plan.budget, {"gamma": 0.5})
+        contract.load_synthesizer(MODULE).plan(spec.schema, plan.budget, {"gamma": 0.5})
 
 
 def _as_a_step(folder: Path, names: dict[str, Any]) -> float:

@@ -30,8 +30,7 @@ from privbench_core.pipeline.workspace import ReleaseStore, Workspace
 from privbench_core.privacy.budget import Budget
 from privbench_core.publishing.bundle import read_bundle
 from privbench_core.schema.tables import Schema
-from privbench_core.synthesizers.contract import Plan, StepKind
-from privbench_core.synthesizers.registry import load_synthesizer, names
+from privbench_core.synthesizers.contract import Plan, StepKind, load_synthesizer, names
 from privbench_core.synthesizers.steps import publish
 from tests.conftest import build_town
 from tests.helpers.noise import SeededNoise

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from privbench_core.synthesizers.registry import names
+from privbench_core.synthesizers.contract import names
 from tests.helpers.heavy_tails import CONVERGING, Database
 from tests.helpers.noise import SeededNoise
 from tests.helpers.planted import place_of, samples_of

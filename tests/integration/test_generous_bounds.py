@@ -19,8 +19,7 @@ from privbench_core.privacy.views import Engine
 from privbench_core.profiles.profile import Profile
 from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved
 from privbench_core.schema.tables import Schema, Table
-from privbench_core.synthesizers.contract import Plan, StepKind
-from privbench_core.synthesizers.registry import load_synthesizer
+from privbench_core.synthesizers.contract import Plan, StepKind, load_synthesizer
 from privbench_core.synthesizers.steps.sampled import SampledTable
 from tests.helpers.covering import covering
 from tests.helpers.databases import Database

@@ -13,8 +13,8 @@ from privbench_core.errors import SpecError
 from privbench_core.privacy.budget import Budget
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
+from privbench_core.synthesizers.contract import names
 from privbench_core.synthesizers.privbench import PrivBench
-from privbench_core.synthesizers.registry import names
 from tests.helpers.databases import forum, keyed
 from tests.helpers.noise import SeededNoise
 from tests.helpers.planted import (

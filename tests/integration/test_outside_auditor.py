@@ -29,7 +29,7 @@ audit_primitives: Any = pytest.importorskip(
 )
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 
-ZCDP, PURE = Budget(30.0, 1e-6), Budget(30.0)
+GAUSSIAN, PURE = Budget(30.0, 1e-6), Budget(30.0)
 Case = tuple[Callable[[], Database], Callable[[Database], Plan]]
 
 
@@ -51,23 +51,23 @@ def _relational(budget: Budget, tables: str) -> Callable[[Database], Plan]:
 
 HISTOGRAM: Mapping[str, Any] = {"beta": 12, "alpha": 0.05}
 CASES: dict[str, Case] = {
-    "privbench, Gaussian": (partial(town, 0), _privbench(ZCDP)),
+    "privbench, Gaussian": (partial(town, 0), _privbench(GAUSSIAN)),
     "privbench, Laplace": (partial(town, 0, learned=False), _privbench(PURE)),
     "privbench, Laplace in two parts": (partial(poll, 0), _privbench(Budget(6.0))),
-    "privbench, numbers of siblings": (partial(site, 0), _privbench(ZCDP)),
-    "privspn, Gaussian": (partial(town, 0), _privbench(ZCDP, **HISTOGRAM)),
+    "privbench, numbers of siblings": (partial(site, 0), _privbench(GAUSSIAN)),
+    "privspn, Gaussian": (partial(town, 0), _privbench(GAUSSIAN, **HISTOGRAM)),
     "privspn, Laplace": (partial(shop, 0, learned=False), _privbench(PURE, **HISTOGRAM)),
-    "privbench, a public table": (partial(shop, 0), _privbench(ZCDP)),
-    "privbench, several parents": (partial(forum, 0), _privbench(ZCDP)),
+    "privbench, a public table": (partial(shop, 0), _privbench(GAUSSIAN)),
+    "privbench, several parents": (partial(forum, 0), _privbench(GAUSSIAN)),
     "privlava": (partial(town, 0), _privlava),
     "privlava, several parents": (partial(forum, 0), _privlava),
     "privpetal": (partial(town, 0), _privpetal),
     "privpetal, a public table": (partial(shop, 0), _privpetal),
     "privpetal, several parents": (partial(forum, 0), _privpetal),
-    "relational, Gaussian": (partial(shop, 0), _relational(ZCDP, "independent")),
+    "relational, Gaussian": (partial(shop, 0), _relational(GAUSSIAN, "independent")),
     "relational, Laplace": (partial(shop, 0, learned=False), _relational(PURE, "independent")),
-    "relational, pairwise tables, several parents": (partial(forum, 0), _relational(ZCDP, "pairwise")),
-    "relational, sum-product tables": (partial(town, 0), _relational(ZCDP, "privspn")),
+    "relational, pairwise tables, several parents": (partial(forum, 0), _relational(GAUSSIAN, "pairwise")),
+    "relational, sum-product tables": (partial(town, 0), _relational(GAUSSIAN, "privspn")),
 }
 
 
@@ -173,7 +173,7 @@ def test_the_auditor_finds_a_sensitivity_that_is_too_small(monkeypatch: pytest.M
     monkeypatch.setattr(queries.Marginal, "moves", too_little)
     database = town(0)
     with pytest.raises(AssertionError, match=r"gaussian.*Dist .* > Sens"):
-        audited(_privbench(ZCDP)(database), database, database.units()[0])
+        audited(_privbench(GAUSSIAN)(database), database, database.units()[0])
 
 
 def test_the_auditor_finds_a_look_around_the_noise(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,4 +185,4 @@ def test_the_auditor_finds_a_look_around_the_noise(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(Curator, "measure", named)
     database = town(0)
     with pytest.raises(AssertionError, match="Params mismatch"):
-        audited(_privbench(ZCDP)(database), database, database.units()[0])
+        audited(_privbench(GAUSSIAN)(database), database, database.units()[0])

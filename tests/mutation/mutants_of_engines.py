@@ -208,7 +208,7 @@ ENGINES = [
         "rows-of-a-killed-run",
         "rows in databases",
         "copies of rows that a killed run has left stay",
-        "engines/left_over.py",
+        "locks.py",
         "        if folder.is_dir() and not is_locked(lock_of(folder)):",
         "        if False:",
         (f"{_RUNS}::test_a_killed_run_leaves_rows_to_nobody",),

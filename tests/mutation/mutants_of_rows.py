@@ -6,7 +6,7 @@ from tests.mutation.mutant import Mutant
 
 _BOUNDS = "privacy/relations.py"
 _RELATIONS = "engines/memory/relations.py"
-_WEIGHTS = "engines/unit_weights.py"
+_WEIGHTS = "engines/keyed_order.py"
 _ORDER = "engines/keyed_order.py"
 _CODED = "engines/memory/database.py"
 _VIEWS = "privacy/views.py"

@@ -12,7 +12,7 @@ import pyarrow as pa
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from privbench_core.columns.binning import merge_cells
+from privbench_core.columns.discretizer import merge_cells
 from privbench_core.columns.intervals import log_scale_codec
 from privbench_core.columns.registry import codec_for
 from privbench_core.errors import SpecError

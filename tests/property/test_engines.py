@@ -21,10 +21,9 @@ from sqlglot.tokens import TokenType
 
 from privbench_core.backends.fingerprint import fingerprint_rows
 from privbench_core.backends.integrity import check_rows
-from privbench_core.columns.binning import Binning
 from privbench_core.columns.categorical import categorical_codec
 from privbench_core.columns.codec import Codec
-from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.discretizer import Binning, Discretizer
 from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.columns.group_codes import index_coder
 from privbench_core.columns.intervals import OrderedCodec, StepCodec, equal_width_codec, log_scale_codec

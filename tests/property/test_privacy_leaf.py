@@ -44,7 +44,7 @@ def released(view: CodedView, one_way: OneWay, price: Price, noise: NoiseSource)
     return Artifact({"measured": found.to_dict()}).to_bytes()
 
 
-@pytest.mark.parametrize("price", PRICES, ids=["pure", "zCDP"])
+@pytest.mark.parametrize("price", PRICES, ids=["pure", "Gaussian"])
 def test_one_row_moves_nothing_but_what_noise_covers(price: Price) -> None:
     view = rows()
     one_way = OneWay.with_sigma({name: view.counts((name,)) + 0.5 for name in SIZES}, 5.0)

@@ -13,9 +13,9 @@ CASES = [
     pytest.param(name, kind, marks=[pytest.mark.slow] * (kind == "pure" and not name.startswith("privbench")))
     for name, (make, _) in SYNTHESIZERS.items()
     for kind in BUDGETS
-    if kind == "zCDP" or make not in {PrivPetal, PrivLava}
+    if kind == "Gaussian" or make not in {PrivPetal, PrivLava}
 ]
-LEAST = {"zCDP": 0.9, "pure": 0.8}
+LEAST = {"Gaussian": 0.9, "pure": 0.8}
 """Of μ, and of ε: L1 of several marginals at once is reached by fewer units."""
 
 

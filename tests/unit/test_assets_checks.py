@@ -16,7 +16,7 @@ from privbench_core.publishing.figures import FidelityFigure
 from privbench_core.spec.load import load_spec
 from privbench_core.spec.model import FidelityPolicy
 from privbench_core.synthesizers.artifact import Artifact
-from privbench_core.synthesizers.steps.validate import validate_step
+from privbench_core.synthesizers.steps.publish import validate_step
 
 FAR = FidelityFigure("person", "two-way TVD", 0.4, 0.01, 0.3, 0.01)
 CLOSE = FidelityFigure("person", "two-way TVD", 0.1, 0.01, 0.3, 0.01)

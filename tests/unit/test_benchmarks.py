@@ -20,8 +20,7 @@ from benchmarks.rivals import _given, _said, _tables
 from benchmarks.rivals_schemas import small_databases
 from benchmarks.tpch import refer_by_zipf
 from benchmarks.workloads import within_codes
-from privbench_core.columns.binning import Binning
-from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.discretizer import Binning, Discretizer
 from privbench_core.columns.registry import codec_for
 from privbench_core.marginals.one_way import OneWay
 from privbench_core.marginals.sampler import Rows

@@ -7,8 +7,13 @@ import json
 import numpy as np
 import pytest
 
-from privbench_core.columns.binning import Binning, merge_cells, parts_worth_cutting, place_hidden_cells
-from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.discretizer import (
+    Binning,
+    Discretizer,
+    merge_cells,
+    parts_worth_cutting,
+    place_hidden_cells,
+)
 from privbench_core.columns.registry import codec_for
 from privbench_core.errors import InternalError
 from privbench_core.estimators.segmentation import ABSOLUTE, merge_smallest, segment_and_smooth, segments

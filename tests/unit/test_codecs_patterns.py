@@ -9,8 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from privbench_core.columns.binning import merge_cells
-from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.discretizer import Discretizer, merge_cells
 from privbench_core.columns.registry import codec_for
 from privbench_core.errors import SpecError
 from privbench_core.schema.columns import Column, ColumnType, Pattern

@@ -15,8 +15,8 @@ from privbench_core.errors import SpecError, ValidationError
 from privbench_core.links.parent_choice import Distinct, ParentChoice, pick_parents
 from privbench_core.privacy.budget import Budget
 from privbench_core.sampling.constraints import ignored_checks, made_dependent, row_rules
+from privbench_core.sampling.keys import common_numbers, group_numbers
 from privbench_core.sampling.references import without_cycles
-from privbench_core.sampling.row_groups import common_numbers, group_numbers
 from privbench_core.schema.columns import Column, ColumnType, Range, Values
 from privbench_core.schema.constraints import Check, Dependency, ForeignKey
 from privbench_core.schema.tables import Schema, Table

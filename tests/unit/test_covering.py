@@ -6,7 +6,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from privbench_core.engines.sql.covering import covering
+from privbench_core.engines.sql.engine import covering
 
 
 @pytest.mark.parametrize("seed", range(20))

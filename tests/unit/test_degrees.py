@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from privbench_core.links.degrees import extrapolated, ranked
 from privbench_core.links.measure_bounded import _counted_best
-from privbench_core.links.popularity_shapes import rank_ends
+from privbench_core.links.popularity_shapes import extrapolated, rank_ends, ranked
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.views import ViewSpec
 from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved

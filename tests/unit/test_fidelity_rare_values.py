@@ -7,9 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from privbench_core.columns.binning import Binning
 from privbench_core.columns.categorical import CategoricalCodec
-from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.discretizer import Binning, Discretizer
 from privbench_core.columns.made_up import MadeUp
 from privbench_core.schema.columns import Column, ColumnType, Learn
 from privbench_core.schema.tables import Schema, Table

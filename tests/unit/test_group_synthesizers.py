@@ -14,14 +14,14 @@ from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.groups.group_model import GroupModel
 from privbench_core.groups.measure_groups import FanoutClasses, reconciled
 from privbench_core.links.fanout import Fanout
-from privbench_core.links.measure_children import expected_context
+from privbench_core.links.measure_children import Ownership
 from privbench_core.marginals.one_way import OneWay
 from privbench_core.privacy.budget import Budget
-from privbench_core.profiles.names import OWNER_FANOUT, parent_column
+from privbench_core.profiles.profile import OWNER_FANOUT, parent_column
 from privbench_core.schema.columns import Column, ColumnType, Values
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
-from privbench_core.synthesizers.registry import load_synthesizer
+from privbench_core.synthesizers.contract import load_synthesizer
 from privbench_core.units.row_count import RowCount
 from tests.helpers.databases import Database
 from tests.helpers.noise import SeededNoise
@@ -214,7 +214,8 @@ def test_expected_owners_follow_the_released_sizes() -> None:
         key = ForeignKey("child", ("parent_id",), "parent", ("id",), 3, owner=True, optional=optional)
         above = SimpleNamespace(one_way=parent, size=SimpleNamespace(units=np.zeros(1)))
         context = (OWNER_FANOUT, parent_column("x"), parent_column("y"))
-        return expected_context(key, above, size, released, context, {}, np.array(inside))
+        below = SimpleNamespace(size=size)
+        return Ownership(key, above, below).expected(released, context, np.array(inside))
 
     small = owners([True, True, False, False], optional=True)
     np.testing.assert_allclose(75 * small[OWNER_FANOUT], [0, 75, 0, 0])

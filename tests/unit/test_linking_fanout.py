@@ -6,7 +6,7 @@ import pytest
 
 from privbench_core.engines.memory.database import PrivateDatabase
 from privbench_core.links.fanout import Fanout
-from privbench_core.links.measure_children import expected_context, link_context
+from privbench_core.links.measure_children import Ownership
 from privbench_core.links.measure_fanout import fit_fanout
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.features import OfParent
@@ -68,7 +68,7 @@ def fitted(session=None, price=PLENTY) -> tuple[Fanout, dict[str, pa.Table], Sch
     above, below = profile_of(parent, tables["parent"]), profile_of(child, tables["child"], rows_per_unit=8)
     key = child.foreign_keys[0]
     door = session or door_of(schema, tables)
-    return fit_fanout(door, key, above, below, price, {}), tables, schema
+    return fit_fanout(door, Ownership(key, above, below), price), tables, schema
 
 
 def test_where_noise_hides_all_joints_numbers_of_children_get_the_whole_price():
@@ -154,9 +154,9 @@ def test_what_owners_children_have_is_expected_from_numbers_of_children():
     fanout, tables, schema = fitted()
     parent, child = schema.tables
     above, below = profile_of(parent, tables["parent"]), profile_of(child, tables["child"], rows_per_unit=8)
-    key = child.foreign_keys[0]
-    context = link_context(key, above, below, fanout.sizes, {})
-    found = expected_context(key, above, below.size, fanout, context, {})
+    ownership = Ownership(child.foreign_keys[0], above, below)
+    context = ownership.context(fanout.sizes)
+    found = ownership.expected(fanout, context)
     assert found.keys() == context.keys()
     owners = places(tables["parent"], tables["child"])
     for name, (feature, coder) in context.items():

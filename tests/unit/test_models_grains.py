@@ -3,8 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from privbench_core.estimators.candidates import Candidates, noisy_cells
-from privbench_core.estimators.coarsening import Ends, coarsenings
+from privbench_core.estimators.coarsening import Candidates, Ends, coarsenings, noisy_cells
 
 
 def by_number(counts, ordered=0):

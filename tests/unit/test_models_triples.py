@@ -37,7 +37,7 @@ def chain(seed: int = 0):
     return {name: codes.astype(np.int32) for name, codes in zip("abcd", (a, b, c, rng.integers(0, 3, N)), strict=True)}
 
 
-@pytest.mark.parametrize("price", [Price(Measure.GDP, 0.002), Price(Measure.PURE, 0.5)], ids=["zCDP", "pure"])
+@pytest.mark.parametrize("price", [Price(Measure.GDP, 0.002), Price(Measure.PURE, 0.5)], ids=["Gaussian", "pure"])
 def test_rows_follow_a_parity_that_no_pair_shows(price: Price) -> None:
     codes = parity()
     curator, account = curator_of(codes, SIZES, price)

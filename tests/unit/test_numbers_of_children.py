@@ -22,7 +22,7 @@ from privbench_core.errors import InternalError
 from privbench_core.privacy.features import ParentFanout
 from privbench_core.privacy.view_building import build_view
 from privbench_core.privacy.views import ViewSpec
-from privbench_core.profiles.names import children_column
+from privbench_core.profiles.profile import children_column
 from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.steps.link import counted_along

@@ -34,7 +34,7 @@ from tests.helpers.databases import Database, forum, shop, town
 from tests.helpers.noise import SeededNoise
 from tests.helpers.plans import EagerSPN, Trace, computing_steps, plan_with, run_step
 
-ZCDP, PURE = Budget(3.0, 1e-6), Budget(3.0)
+GAUSSIAN, PURE = Budget(3.0, 1e-6), Budget(3.0)
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_what_is_expected_is_not_read_before_something_is_paid(monkeypatch: pyte
 
 
 @pytest.mark.parametrize("options", [{"beta": 2}, {"beta": 12, "alpha": 0.05}], ids=["pairwise", "histograms"])
-@pytest.mark.parametrize("budget", [ZCDP, PURE, Budget(30.0, 1e-6)], ids=["zCDP", "pure", "rich"])
+@pytest.mark.parametrize("budget", [GAUSSIAN, PURE, Budget(30.0, 1e-6)], ids=["Gaussian", "pure", "rich"])
 @pytest.mark.parametrize("make", [town, shop, forum])
 @pytest.mark.usefixtures("sum_nodes")
 def test_charges_fit_prices_and_prices_fit_the_budget(
@@ -113,19 +113,19 @@ def test_charges_fit_prices_and_prices_fit_the_budget(
 
 
 def test_a_plan_beyond_its_budget_cannot_be_made() -> None:
-    plan = PrivBench().plan(town(0).schema, ZCDP, {})
+    plan = PrivBench().plan(town(0).schema, GAUSSIAN, {})
     dear = [
         replace(step, price=Price(step.price.measure, 2 * step.price.amount)) if step.reads else step
         for step in plan.steps
     ]
     with pytest.raises(InternalError, match="more than its budget"):
-        Plan("privbench", ZCDP, tuple(dear))
+        Plan("privbench", GAUSSIAN, tuple(dear))
 
 
 def test_a_step_without_a_price_cannot_open_the_door() -> None:
     step = Step(("x", "y"), StepKind.MODEL, "y", (), ("household",), Price(Measure.GDP, 0.0), lambda _: None)  # type: ignore[arg-type,return-value]
     with pytest.raises(InternalError, match="exactly if it has a price"):
-        Plan("privbench", ZCDP, (step,))
+        Plan("privbench", GAUSSIAN, (step,))
 
 
 def test_asking_for_more_is_refused_before_the_look(looks: list[Marginal]) -> None:
@@ -249,7 +249,7 @@ class SeededOpenDP(SeededNoise):
 
 @pytest.mark.parametrize("noise", [SeededNoise(0), SeededOpenDP(0, secure=True)])
 def test_a_durable_ledger_refuses_noise_that_can_be_seeded(tmp_path: object, noise: SeededNoise) -> None:
-    ledger = Ledger(f"{tmp_path}/ledger.sqlite", "town", "household", ZCDP)
+    ledger = Ledger(f"{tmp_path}/ledger.sqlite", "town", "household", GAUSSIAN)
     with pytest.raises(InternalError, match="OpenDP"):
         open_session(town(0).private(), ledger, noise, release="r", step="s", run="x", price=Price(Measure.GDP, 0.01))
     assert ledger.entries() == []
@@ -257,7 +257,7 @@ def test_a_durable_ledger_refuses_noise_that_can_be_seeded(tmp_path: object, noi
 
 
 def test_the_door_reserves_before_it_opens_and_writes_down_each_verb(looks: list[Marginal]) -> None:
-    ledger = Ledger(":memory:", "town", "household", ZCDP)
+    ledger = Ledger(":memory:", "town", "household", GAUSSIAN)
     price = Price(Measure.GDP, 0.01)
     session, reservation = open_session(
         town(0).private(), ledger, OpenDPNoise(), release="r", step="s", run="x", price=price
@@ -275,7 +275,7 @@ def test_the_door_reserves_before_it_opens_and_writes_down_each_verb(looks: list
 
 @pytest.mark.parametrize("price", [Price(Measure.GDP, 0.01, 1e-9), Price(Measure.PURE, 0.25)])
 def test_a_door_spends_its_reservation_and_no_more(price: Price) -> None:
-    ledger = Ledger(":memory:", "town", "household", ZCDP)
+    ledger = Ledger(":memory:", "town", "household", GAUSSIAN)
     session, reservation = open_session(
         town(0).private(), ledger, OpenDPNoise(), release="r", step="s", run="x", price=price
     )

@@ -15,7 +15,7 @@ from privbench_core.privacy.ledger.balance import AccountSpend, RefreshLimits
 from privbench_core.privacy.ledger.ledger import Entry, Ledger
 from privbench_core.spec.model import DecayingRefreshes, EqualRefreshes, RefreshPolicy
 
-PURE, ZCDP = Budget(2.0), Budget(20.0, 1e-8)
+PURE, GAUSSIAN = Budget(2.0), Budget(20.0, 1e-8)
 STEPS = ("profile/person", "model/person")
 
 
@@ -87,7 +87,7 @@ def summed(entries: Iterable[Entry]) -> AccountSpend:
 
 @pytest.mark.parametrize("last", [pure(0.25), Price(Measure.GDP, 0.5), Price(Measure.GDP, 0.5, 1e-10)])
 def test_the_store_sums_up_what_the_entries_say(last: Price) -> None:
-    ledger = open_ledger(ZCDP, None)
+    ledger = open_ledger(GAUSSIAN, None)
     assert ledger.spent() == summed(())
     for account in ("", "2027"):
         for run in ("epsilon=1", "epsilon=1", "epsilon=2"):
@@ -112,10 +112,10 @@ def test_accounts_are_refreshed_apart() -> None:
     ledger.close()
 
 
-def test_zcdp_prices_are_compared_in_rho() -> None:
-    delta = ZCDP.delta - ZCDP.threshold_delta
+def test_gaussian_prices_are_compared_in_rho() -> None:
+    delta = GAUSSIAN.delta - GAUSSIAN.threshold_delta
     each = Price(Measure.GDP, rho_for(3.0, delta))
-    ledger = open_ledger(ZCDP, EqualRefreshes(3.0, times=4))
+    ledger = open_ledger(GAUSSIAN, EqualRefreshes(3.0, times=4))
     for _ in range(2):
         refresh(ledger, each)
     with pytest.raises(BudgetExhaustedError, match=r"costs [\d.]+% of .* up to refresh 3 .*\(costs ρ=.* short by"):
@@ -149,7 +149,7 @@ policies = (
 
 
 @settings(max_examples=60)
-@given(policies, st.sampled_from([PURE, ZCDP]), st.floats(0.1, 1.0), st.integers(0, 3))
+@given(policies, st.sampled_from([PURE, GAUSSIAN]), st.floats(0.1, 1.0), st.integers(0, 3))
 def test_the_number_that_is_announced_is_the_number_that_is_let_in(
     policy: RefreshPolicy | None, lifetime: Budget, part: float, before: int
 ) -> None:

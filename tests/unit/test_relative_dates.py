@@ -17,8 +17,7 @@ from privbench_core.columns.lags import lag_classes, lag_sides
 from privbench_core.estimators.coarsening import merge_codes
 from privbench_core.marginals.one_way import OneWay
 from privbench_core.privacy.features import OwnDifference
-from privbench_core.profiles.dates import points_in_time
-from privbench_core.profiles.measure_lags import MeasuredLag, lag_features, own_lag_pairs
+from privbench_core.profiles.measure_lags import MeasuredLag, lag_features, own_lag_pairs, points_in_time
 from privbench_core.profiles.profile import Profile
 from privbench_core.schema.columns import Column, ColumnType, Learn, Relative
 from privbench_core.schema.constraints import ForeignKey

@@ -12,10 +12,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from privbench_core.columns.declared_constraints import declared_constraints
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.registry import codec_for
-from privbench_core.columns.row_constraints import NOT_APPLICABLE, SATISFIED, VIOLATED, expected_numbers, verdicts
+from privbench_core.columns.row_constraints import (
+    NOT_APPLICABLE,
+    SATISFIED,
+    VIOLATED,
+    declared_constraints,
+    expected_numbers,
+    verdicts,
+)
 from privbench_core.privacy.budget import Budget, Measure, Price
 from privbench_core.profiles.measure_profile import implied_joints
 from privbench_core.profiles.profile import Profile

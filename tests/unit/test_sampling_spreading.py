@@ -3,8 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from privbench_core.columns.binning import Binning
-from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.discretizer import Binning, Discretizer
 from privbench_core.columns.registry import codec_for
 from privbench_core.sampling.attributes import allocate_within_bins
 from privbench_core.schema.columns import Column, ColumnType, Range

@@ -9,7 +9,7 @@ import pytest
 from privbench_core.links.parent_choice import repeated
 from privbench_core.sampling import attributes
 from privbench_core.sampling.attributes import free_values
-from privbench_core.sampling.row_groups import group_numbers
+from privbench_core.sampling.keys import group_numbers
 
 MANY = 1 << 22
 

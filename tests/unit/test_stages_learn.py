@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from privbench_core.columns.binning import merge_cells
 from privbench_core.columns.categorical import CategoricalCodec
+from privbench_core.columns.discretizer import merge_cells
 from privbench_core.columns.intervals import OrderedCodec
 from privbench_core.columns.made_up import MadeUp
 from privbench_core.marginals.measure_one_way import least_noise
@@ -34,7 +34,7 @@ from tests.helpers.plans import plan_with
 from tests.helpers.planted import PLENTY, door_of, integer, learn_counted, made_exactly, owner_key, rows_of, texts
 
 WIDTHS = (2, 4, 4, 9)
-MEASURES = {"pure": Price(Measure.PURE, 1.0), "zCDP": Budget(1.0, 1e-9).total()}
+MEASURES = {"pure": Price(Measure.PURE, 1.0), "Gaussian": Budget(1.0, 1e-9).total()}
 
 
 @dataclass(frozen=True)
@@ -109,8 +109,8 @@ def test_under_pure_privacy_a_small_table_and_a_single_column_are_measured_once(
 
 
 @pytest.mark.parametrize("n", [50, 4000])
-def test_where_nothing_depends_zcdp_loses_nothing_but_what_looked_for_it(n):
-    price = MEASURES["zCDP"]
+def test_where_nothing_depends_gaussian_loses_nothing_but_what_looked_for_it(n):
+    price = MEASURES["Gaussian"]
     found = learned(price, n, 0.0)
     assert isinstance(found.node, Leaf)
     assert not found.node.pairs
@@ -124,7 +124,7 @@ def test_where_nothing_depends_zcdp_loses_nothing_but_what_looked_for_it(n):
 
 
 def test_marginals_of_the_model_are_those_of_the_last_look():
-    found = learned(MEASURES["zCDP"], 4000, 0.0)
+    found = learned(MEASURES["Gaussian"], 4000, 0.0)
     one_way = found.cells.profile().one_way
     assert isinstance(found.node, Leaf)
     for name, counts in one_way.clean().items():

@@ -21,7 +21,7 @@ from tests.helpers.noise import SeededNoise
 from tests.helpers.planted import door_of, integer, learn_counted, rows_of
 
 T = ColumnType
-PRICES = {"pure": Price(Measure.PURE, 1.0), "zCDP": Budget(1.0, 1e-9).total()}
+PRICES = {"pure": Price(Measure.PURE, 1.0), "Gaussian": Budget(1.0, 1e-9).total()}
 
 
 def profiled(
@@ -90,7 +90,7 @@ def test_floats_that_are_decimals_are_drawn_as_decimals(digits, draw, single):
     """Whole scores in a column of floats: 101 of them became 113,146."""
     values = np.round(draw(np.random.default_rng(2), 20_000), digits)
     stored = values.astype(np.float32).astype(np.float64) if single else values
-    profile, _ = profiled([Column("x", T.FLOAT, Learn())], PRICES["zCDP"], x=pa.array(stored))
+    profile, _ = profiled([Column("x", T.FLOAT, Learn())], PRICES["Gaussian"], x=pa.array(stored))
     found = np.array(drawn(profile, "x"))
     assert (found == np.round(found, digits)).all()
     assert len(set(found.tolist())) == pytest.approx(len(set(values.tolist())), rel=0.2)
@@ -120,8 +120,8 @@ def test_even_columns_are_left_alone(price):
         assert len(set(drawn(profile, "x", 3000))) > 2900
 
 
-def test_where_nothing_pays_zcdp_loses_nothing():
-    column, price = Column("x", T.INTEGER, Range(1, 100_000)), PRICES["zCDP"]
+def test_where_nothing_pays_gaussian_loses_nothing():
+    column, price = Column("x", T.INTEGER, Range(1, 100_000)), PRICES["Gaussian"]
     values = np.random.default_rng(0).integers(1, 100_001, 2_000)
     profile, charged = profiled([column], price, x=values)
     assert [what for what, _ in charged] == ["rows", "one-way", "again"]
@@ -148,9 +148,9 @@ def test_unique_columns_have_no_shared_values_to_find():
 def test_closer_looks_are_no_dearer_than_the_columns_that_need_them():
     few, many = Column("w", T.INTEGER, Range(0, 10**6)), [Column(f"c{i}", T.INTEGER, Range(0, 9)) for i in range(9)]
     values = {f"c{i}": np.zeros(100, np.int64) for i in range(9)}
-    _, charged = profiled([few, *many], PRICES["zCDP"], w=np.arange(100), **values)
+    _, charged = profiled([few, *many], PRICES["Gaussian"], w=np.arange(100), **values)
     first = sum(amount for what, amount in charged if what == "one-way")
-    assert first == pytest.approx(PRICES["zCDP"].amount * (1 - TUNING.number_share) * 10 / 11)
+    assert first == pytest.approx(PRICES["Gaussian"].amount * (1 - TUNING.number_share) * 10 / 11)
     assert TUNING.detail_share > 1 / 11
 
 

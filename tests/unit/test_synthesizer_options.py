@@ -12,8 +12,8 @@ import pytest
 from privbench_core.errors import SpecError
 from privbench_core.privacy.budget import Budget
 from privbench_core.synthesizers import privbench, privlava, privpetal, privspn
+from privbench_core.synthesizers.contract import load_synthesizer
 from privbench_core.synthesizers.options import FidelityOptions
-from privbench_core.synthesizers.registry import load_synthesizer
 from privbench_core.synthesizers.relational import plan as relational
 from tests.helpers.databases import shop
 

@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from privbench_core.arrays import runs
 from privbench_core.columns.differences import beside_rows, modelled_values, values_of_owners
-from privbench_core.engines.keyed_order import keyed_order
-from privbench_core.engines.unit_weights import unit_divisors, unit_weights
+from privbench_core.engines.keyed_order import keyed_order, unit_divisors, unit_weights
 from privbench_core.privacy.relations import carries
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema
@@ -157,7 +157,7 @@ class Relations:
             rows = np.flatnonzero(self.kept(key.child) & (parents >= 0))
             units = self.unit_of(key.parent)[parents[rows]]
             order = np.lexsort((self._keyed_order(key.child, rows), units))
-            self._references[key.name] = rows[order], _runs(units[order])
+            self._references[key.name] = rows[order], runs(units[order])
         return self._references[key.name]
 
     def divisors(self, table: str, rows_per_unit: tuple[int, ...]) -> NDArray[np.int64]:
@@ -222,7 +222,7 @@ class Relations:
             parents = self.parent_rows(key)
             inside = np.flatnonzero(self.kept(key.child) & (parents >= 0))
             ordered = inside[np.lexsort((self._keyed_order(key.child, inside), parents[inside]))]
-            starts, sizes = _runs(parents[ordered])
+            starts, sizes = runs(parents[ordered])
             following = np.arange(1, len(ordered) + 1)
             following[starts + sizes - 1] = starts
             found = np.full(len(parents), -1, dtype=np.int64)
@@ -241,14 +241,8 @@ def _ranks(groups: Rows, *orders: NDArray[Any]) -> NDArray[np.int64]:
     """Return how many rows of the same group stand before each, by the last of some orders first; shape (n,)."""
     ranked = np.lexsort((*orders, groups))
     result = np.empty(len(groups), dtype=np.int64)
-    result[ranked] = np.arange(len(groups)) - np.repeat(*_runs(groups[ranked]))
+    result[ranked] = np.arange(len(groups)) - np.repeat(*runs(groups[ranked]))
     return result
-
-
-def _runs(groups: Rows) -> tuple[Rows, Rows]:
-    """Return where each run of equal numbers starts, and how long it is."""
-    starts = np.flatnonzero(np.r_[True, groups[1:] != groups[:-1]][: len(groups)])
-    return starts, np.diff(np.append(starts, len(groups)))
 
 
 def _numbers_of(parents: Rows, counted: NDArray[np.bool_], size: int) -> NDArray[np.int64]:

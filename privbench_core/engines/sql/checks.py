@@ -10,9 +10,8 @@ from collections.abc import Collection, Iterator, Mapping
 from sqlglot import exp
 
 from privbench_core.backends.integrity import Findings
-from privbench_core.engines.sql.literals import column, is_null, not_a_number, number
+from privbench_core.engines.sql.literals import column, is_missing, number
 from privbench_core.engines.sql.relations import Tables
-from privbench_core.schema.columns import ColumnType
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Table
 
@@ -71,11 +70,7 @@ class RowChecks:
 
     def _check_nulls(self, table: Table, findings: Findings) -> None:
         asked = [c for c in table.columns if c.name in table.required_columns]
-        missing = []
-        for declared in asked:
-            value = column(self._tables.column(table.name, declared.name))
-            is_float = declared.type is ColumnType.FLOAT
-            missing.append(exp.or_(is_null(value), *([not_a_number(value)] if is_float else [])))
+        missing = [is_missing(column(self._tables.column(table.name, each.name)), each.type) for each in asked]
         sums = [exp.alias_(exp.Count(this=exp.case().when(each, number(1))), f"m{i}") for i, each in enumerate(missing)]
         rows, *found = self._row(exp.select("COUNT(*) AS rows", *sums).from_(self._tables.read(table.name)))
         for declared, nulls in zip(asked, found, strict=True):

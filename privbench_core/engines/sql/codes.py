@@ -23,7 +23,7 @@ from privbench_core.columns.intervals import OrderedCodec, StepCodec
 from privbench_core.columns.opaque import OpaqueCodec
 from privbench_core.columns.surrogates import SurrogateCodec
 from privbench_core.engines.sql.database import Database
-from privbench_core.engines.sql.literals import Expr, is_null, not_a_number, number, real
+from privbench_core.engines.sql.literals import Expr, is_missing, number, real
 from privbench_core.engines.sql.search import NUMBERS, REALS, TEXTS, Kind, either
 from privbench_core.errors import InternalError
 from privbench_core.guards import EXACT_FLOAT, FINEST_CELL, FLOAT_DUST, LEAST_FLOAT
@@ -45,7 +45,8 @@ def code_of(database: Database, value: Expr, discretizer: Discretizer, labels: S
     found = _of_present(database, value, codec, meant)
     if codec.null is None:
         return found
-    return exp.case().when(_is_null(value, codec), number(meant[codec.null])).else_(found)
+    kind = codec.grid.type if isinstance(codec, OrderedCodec | StepCodec) else getattr(codec, "type", None)
+    return exp.case().when(is_missing(value, kind), number(meant[codec.null])).else_(found)
 
 
 def difference_of(value: Expr, base: Expr) -> Expr:
@@ -53,14 +54,6 @@ def difference_of(value: Expr, base: Expr) -> Expr:
     long = exp.DataType.build("decimal(38, 0)")
     ends = [exp.cast(_clamped(each), long.copy()) for each in (value, base)]
     return bounded(exp.Paren(this=exp.Sub(this=ends[0], expression=ends[1])), -INT64_MAX, INT64_MAX)
-
-
-def _is_null(value: Expr, codec: Codec) -> Expr:
-    """Return the condition that a value has the cell of NULL, as NaN has."""
-    kind = codec.grid.type if isinstance(codec, OrderedCodec | StepCodec) else getattr(codec, "type", None)
-    if kind is ColumnType.FLOAT:
-        return exp.or_(is_null(value), not_a_number(value))
-    return is_null(value)
 
 
 def _of_present(database: Database, value: Expr, codec: Codec, meant: Sequence[int]) -> Expr:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
-from itertools import chain, combinations
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -17,14 +17,13 @@ from sqlglot import exp
 from privbench_core.backends.fingerprint import BLOCK, RowDigest
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.exact_sums import LARGEST, contingency
+from privbench_core.engines.keyed_order import unit_divisors, unit_weights
 from privbench_core.engines.sql.checks import RowChecks
-from privbench_core.engines.sql.covering import covering
 from privbench_core.engines.sql.database import Database
 from privbench_core.engines.sql.literals import column, count
 from privbench_core.engines.sql.relations import Tables, keep_rows
 from privbench_core.engines.sql.views import ROWS_OF_UNIT, UNIT, WEIGHT, Views
 from privbench_core.engines.stored import LoadedRows, canonical, numbered
-from privbench_core.engines.unit_weights import unit_divisors, unit_weights
 from privbench_core.estimators.coarsening import merge_codes
 from privbench_core.privacy.features import CoMember, Feature, OwnerType, OwnType, feature_size
 from privbench_core.privacy.permutations import PERMUTATION_SCALE, Groups
@@ -192,7 +191,10 @@ class SqlRows(CodedRows):
             return
         asked = {frozenset(columns): tuple(dict.fromkeys(columns)) for columns in marginals if columns}
         new = [columns for group, columns in asked.items() if self._joint(group) not in self._counted]
-        parts = {frozenset(part) for columns in new for part in _proper_parts(columns)}  # sums of joint marginals
+        # Marginals of proper subsets are sums of the joint one.
+        parts = {
+            frozenset(part) for names in new for size in range(1, len(names)) for part in combinations(names, size)
+        }
         wanted = [columns for columns in new if frozenset(columns) not in parts]
         if wanted and self._engine._database.near:
             self._count_here(list(dict.fromkeys(covering(wanted, self._sizes).values())))
@@ -328,6 +330,52 @@ class SqlRows(CodedRows):
         return {name: found.column(called[name]).to_numpy().astype(smallest[name]) for name in self._sizes}
 
 
-def _proper_parts(columns: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Return all proper subsets of the columns: their marginals are sums of the joint one."""
-    return chain.from_iterable(combinations(columns, size) for size in range(1, len(columns)))
+_CELLS = 1 << 14  # of a joint marginal: as many stay in a processor's cache
+
+
+def covering(
+    marginals: Sequence[tuple[str, ...]], sizes: Mapping[str, int], most: int = _CELLS
+) -> dict[frozenset[str], tuple[str, ...]]:
+    """Return for each of ``marginals`` the columns of the joint one that it is a sum of.
+
+    Greedy: beginning with the first marginal that is left, the column that completes most pairs is added, as long as
+    there are at most ``most`` cells; marginals of one column join where there is room for them.
+
+    Args:
+        marginals: The columns of each, which are different ones.
+        sizes: Column -> number of its codes.
+        most: Cells of a joint marginal that nobody asked for.
+
+    >>> joint = covering([("a", "b"), ("b", "c"), ("a", "c"), ("d",)], {"a": 2, "b": 2, "c": 2, "d": 9}, 8)
+    >>> sorted(set(joint.values())), joint[frozenset({"b", "c"})]
+    ([('a', 'b', 'c'), ('d',)], ('a', 'b', 'c'))
+    """
+    left = {frozenset(columns): columns for columns in marginals}
+    partners: dict[str, set[str]] = {name: set() for columns in marginals for name in columns}
+    alone: dict[str, None] = {}
+    for columns in left:
+        if len(columns) == 1:
+            alone |= dict.fromkeys(columns)
+        for name in columns:
+            partners[name] |= columns - {name}
+    found: dict[frozenset[str], tuple[str, ...]] = {}
+    while left:
+        first = next(iter(left))
+        chosen = dict.fromkeys(left[first])
+        cells = math.prod(sizes[name] for name in chosen)
+        while True:
+            near = dict.fromkeys(other for name in chosen for other in sorted(partners[name])) | alone
+            fit = [name for name in near if name not in chosen and cells * sizes[name] <= most]
+            if not fit:
+                break
+            best = max(fit, key=lambda name: (len(partners[name] & chosen.keys()), -sizes[name]))
+            chosen[best] = None
+            cells *= sizes[best]
+        parts = (frozenset(part) for width in (1, 2) for part in combinations(chosen, width))
+        for part in (first, *parts):
+            if left.pop(part, None) is not None:
+                found[part] = tuple(chosen)
+        for name in chosen:
+            partners[name] -= chosen.keys()
+            alone.pop(name, None)
+    return found

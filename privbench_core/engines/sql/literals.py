@@ -7,6 +7,8 @@ import math
 import sqlglot
 from sqlglot import exp
 
+from privbench_core.schema.columns import ColumnType
+
 Expr = exp.Expr
 
 
@@ -49,6 +51,11 @@ def not_a_number(value: Expr) -> Expr:
 def is_null(value: Expr) -> Expr:
     """Return the condition that a value is NULL."""
     return exp.Is(this=value.copy(), expression=exp.Null())
+
+
+def is_missing(value: Expr, kind: ColumnType | None) -> Expr:
+    """Return the condition that a value of a type is NULL, or NaN."""
+    return exp.or_(is_null(value), not_a_number(value)) if kind is ColumnType.FLOAT else is_null(value)
 
 
 def of_column(form: str, column: exp.Column, dialect: str) -> Expr:

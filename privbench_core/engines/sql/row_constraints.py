@@ -19,7 +19,7 @@ from privbench_core.columns.row_constraints import (
     WEEKS,
 )
 from privbench_core.engines.sql.codes import bounded
-from privbench_core.engines.sql.literals import Expr, is_null, not_a_number, number, real
+from privbench_core.engines.sql.literals import Expr, is_missing, number, real
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.row_constraints import (
     DatePart,
@@ -47,7 +47,7 @@ _SEVENS = 7 * (-FIRST_DAY // 7 + 1)  # days that make all since 1970 numbers abo
 
 def verdict_of(table: Table, constraint: RowConstraint, values: Mapping[str, Expr]) -> Expr:
     """Return the code of whether a row keeps a constraint, given the stored values of its columns."""
-    missing = {name: _is_missing(table.column(name), value) for name, value in values.items()}
+    missing = {name: is_missing(value, table.column(name).type) for name, value in values.items()}
     if isinstance(constraint, MissingTogether):
         every, one = (kind(*(each.copy() for each in missing.values())) for kind in (exp.and_, exp.or_))
         return exp.case().when(every, number(SATISFIED)).when(one, number(VIOLATED)).else_(number(NOT_APPLICABLE))
@@ -95,11 +95,6 @@ def _expected(table: Table, constraint: PartOfDate | SameValue, values: Mapping[
         return _number(of, values[constraint.of])
     part = _part(values[constraint.of], constraint.part, of.type is ColumnType.DATE)
     return exp.cast(part, exp.DataType.Type.DOUBLE) if column.type is ColumnType.FLOAT else part
-
-
-def _is_missing(column: Column, value: Expr) -> Expr:
-    """Return the condition that a value is NULL, or NaN."""
-    return exp.or_(is_null(value), not_a_number(value)) if column.type is ColumnType.FLOAT else is_null(value)
 
 
 def _number(column: Column, value: Expr) -> Expr:

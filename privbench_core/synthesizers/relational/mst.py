@@ -15,8 +15,8 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privbench_core.arrays import Array
 from privbench_core.errors import SpecError
 from privbench_core.guards import TOLERANCE
 from privbench_core.marginals.measured import MeasuredLeaf
@@ -29,7 +29,6 @@ from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.contract import Step
 from privbench_core.synthesizers.relational.tables import fitted_steps
 
-Array = NDArray[np.float64]
 Pair = tuple[str, str]
 
 

@@ -19,27 +19,21 @@ from privbench_core.synthesizers.options import parsed
 from privbench_core.synthesizers.privbench import LinkOptions, network_plan
 from privbench_core.synthesizers.relational.tables import load_table_synthesizer, table_synthesizers
 from privbench_core.synthesizers.steps.learned_link import LinkFit, learned_link
-from privbench_core.tuning import TUNING
 
 
 @dataclass(frozen=True)
-class Options(LinkOptions):
+class Options(LinkOptions, LinkFit):
     """Public parameters in addition to the common ones.
 
     Attributes:
         tables: Name of the table synthesizer.
         gamma: Share of tables; the rest is for links. Less than in PrivBench, as all dependences across tables are
             measured by links.
-        degrees: Share of a link's budget for degrees.
-        select: Share of a cross-table marginal's budget for selecting it, 1 - α of Algorithm 2, where the budget is not
-            enough for all of them.
     """
 
     SHARES: ClassVar[frozenset[str]] = LinkOptions.SHARES | {"degrees", "select"}
     gamma: float = 0.6
     tables: str = "pairwise"
-    degrees: float = TUNING.degrees
-    select: float = TUNING.first_look
 
     @classmethod
     def parse(cls, given: Mapping[str, Any]) -> Self:
@@ -57,5 +51,5 @@ class Relational:
         chosen = Options.parse(options)
         method = load_table_synthesizer(chosen.tables)
         learn = partial(method.steps, schema)
-        link = partial(learned_link, fit=LinkFit(chosen.degrees, chosen.select))
+        link = partial(learned_link, fit=chosen)
         return replace(network_plan(self.name, schema, budget, chosen, learn, link), joints=method.joints)

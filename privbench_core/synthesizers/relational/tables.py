@@ -13,15 +13,13 @@ from privbench_core.marginals.one_way import OneWay
 from privbench_core.marginals.spn import node_to_dict
 from privbench_core.privacy.budget import Price, zero
 from privbench_core.privacy.curator import Curator
-from privbench_core.privacy.features import Own
 from privbench_core.privacy.relations import deciding_tables, stability
 from privbench_core.privacy.views import ViewSpec
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
-from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKind, structure_rng
+from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKind, installed, structure_rng
 from privbench_core.synthesizers.privbench import SharedOptions
 from privbench_core.synthesizers.privspn import Options as PrivSPNOptions
-from privbench_core.synthesizers.registry import installed
 from privbench_core.synthesizers.steps.link import released_profile
 from privbench_core.synthesizers.steps.profile import profile_steps
 
@@ -77,8 +75,7 @@ def fitted_steps(schema: Schema, table: Table, price: Price, method: TableFit) -
 
     def run(context: StepContext) -> Artifact:
         released = released_profile(context.inputs, table.name)
-        features = {name: (Own(name), discretizer) for name, discretizer in released.discretizers.items()}
-        view = context.opened().view(ViewSpec(table.name, dict(features), (released.size.rows_per_unit,)), "model")
+        view = context.opened().view(ViewSpec(table.name, released.own(), (released.size.rows_per_unit,)), "model")
         fitted = method.fit(view, released.one_way, own, structure_rng(table.name))
         return Artifact({"model": dict(fitted), "summary": {}})
 

@@ -25,6 +25,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from privbench_core.arrays import Array, Numbers
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.systematic import systematic_counts
 from privbench_core.errors import InternalError
@@ -38,8 +39,6 @@ from privbench_core.schema.tables import Table
 from privbench_core.synthesizers.artifact import Artifact, PartFiles
 from privbench_core.synthesizers.contract import sampling_rng
 
-Array = NDArray[np.float64]
-Numbers = NDArray[np.int64]
 Rng = np.random.Generator
 
 

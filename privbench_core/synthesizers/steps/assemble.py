@@ -18,9 +18,8 @@ from privbench_core.schema.types.base import OrderedType
 from privbench_core.synthesizers.contract import Plan, Step, StepKind
 from privbench_core.synthesizers.steps.fidelity import fidelity_step
 from privbench_core.synthesizers.steps.link import fanout_key
-from privbench_core.synthesizers.steps.publish import publish_step
+from privbench_core.synthesizers.steps.publish import publish_step, validate_step
 from privbench_core.synthesizers.steps.sample import complete_step, deferred_of, public_step, sample_step
-from privbench_core.synthesizers.steps.validate import validate_step
 
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr

@@ -15,11 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from privbench_core.arrays import Numbers
 from privbench_core.columns.codec import Codes
-from privbench_core.columns.declared_constraints import declared_constraints
 from privbench_core.columns.differences import base_numbers, values_of_owners, with_followers
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.documents import with_documents
+from privbench_core.columns.row_constraints import declared_constraints
 from privbench_core.errors import InternalError, ValidationError
 from privbench_core.groups.siblings import WithinGroupCorrelation
 from privbench_core.links.fanout import Fanout
@@ -28,12 +29,11 @@ from privbench_core.links.lookup import Lookup
 from privbench_core.links.parent_choice import repeated
 from privbench_core.marginals.sampler import Model, Rows
 from privbench_core.profiles.lags import Lags
-from privbench_core.profiles.names import children_column
-from privbench_core.profiles.profile import Profile
+from privbench_core.profiles.profile import Profile, children_column
 from privbench_core.sampling.attributes import RowDraft
 from privbench_core.sampling.children import add_sizes, row_weights
 from privbench_core.sampling.constraints import RowRule, made_dependent, row_rules
-from privbench_core.sampling.keys import added_by, fresh_keys
+from privbench_core.sampling.keys import added_by, fresh_keys, group_numbers
 from privbench_core.sampling.lags import dated_columns
 from privbench_core.sampling.ranges import stays_inside
 from privbench_core.sampling.references import (
@@ -44,7 +44,6 @@ from privbench_core.sampling.references import (
     nearest_public,
     room_for_children,
 )
-from privbench_core.sampling.row_groups import group_numbers
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.row_constraints import RowConstraint, in_sequence
 from privbench_core.schema.tables import Schema, Table
@@ -59,7 +58,6 @@ from privbench_core.synthesizers.steps.link import (
 )
 from privbench_core.synthesizers.steps.sampled import Sample, SampledTable
 
-Numbers = NDArray[np.int64]
 Columns = dict[str, pa.Array]
 DRAWING = "21"
 """Changed by hand when other rows are drawn from the same models: samples, and what is measured of them, are others."""

@@ -30,6 +30,7 @@ from itertools import chain, combinations
 import numpy as np
 from numpy.typing import NDArray
 
+from privbench_core.arrays import Array
 from privbench_core.columns.categorical import CategoricalCodec
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.discretizer import Discretizer
@@ -42,8 +43,7 @@ from privbench_core.privacy.queries import Distances, Marginal
 from privbench_core.privacy.relations import WEIGHT_SCALE, deciding_tables
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.views import ViewSpec
-from privbench_core.profiles.names import parent_column
-from privbench_core.profiles.profile import Profile
+from privbench_core.profiles.profile import Profile, parent_column
 from privbench_core.publishing.figures import DEVIATIONS, JOIN, ONE_WAY, SIZE, TWO_WAY, FidelityFigure
 from privbench_core.sampling.children import row_weights
 from privbench_core.schema.identity import column_identity, constraints_identity, key_identity
@@ -55,7 +55,6 @@ from privbench_core.synthesizers.steps.link import counted_beside, released_prof
 from privbench_core.synthesizers.steps.sample import Piece, RangeDrawing, first_parents, model_inputs
 from privbench_core.synthesizers.steps.sampled import Sample, SampledTable
 
-Array = NDArray[np.float64]
 Rare = tuple[int, float]
 """A code, and how many rows share one of its values."""
 

@@ -14,15 +14,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from privbench_core.columns.codec import Codes
-from privbench_core.columns.discretizer import Discretizer
 from privbench_core.groups.group_model import OWNER
 from privbench_core.guards import REFERENCE_ROWS
 from privbench_core.links.fanout import Fanout
 from privbench_core.links.linked_lookup import LinkedLookup
 from privbench_core.links.linking import Linked
 from privbench_core.links.lookup import TARGET
-from privbench_core.links.measure_children import PAIRS
-from privbench_core.links.measure_common import measure_common_references
+from privbench_core.links.measure_agreements import measure_common_references
+from privbench_core.links.measure_children import PAIRS, Ownership
 from privbench_core.links.measure_fanout import fit_sizes_and_siblings
 from privbench_core.links.measure_linking import Reference, measure_cross_marginals
 from privbench_core.links.measure_lookup import fit_lookup
@@ -30,10 +29,9 @@ from privbench_core.links.measure_targets import PublicParent, Referred
 from privbench_core.links.popularity import ByRow
 from privbench_core.marginals.sampler import Model, Rows
 from privbench_core.privacy.budget import Price
-from privbench_core.privacy.features import Feature, OfParent, Own, OwnerFanout, ParentRow
+from privbench_core.privacy.features import OfParent, ParentRow
 from privbench_core.privacy.relations import is_set_null_across_units, referring_rows
 from privbench_core.privacy.session import PrivateSession
-from privbench_core.profiles.names import OWNER_FANOUT, parent_column
 from privbench_core.profiles.profile import Profile
 from privbench_core.sampling.children import add_sizes, children_of, numbers_of_children
 from privbench_core.sampling.references import Parent
@@ -63,7 +61,8 @@ class LinkFit:
 
     Attributes:
         degrees: Share of the price for how many rows are linked to each.
-        select: Share of a cross-table marginal's price for choosing it, where not all are measured.
+        select: Share of a cross-table marginal's price for choosing it, 1 - α of Algorithm 2, where the budget is not
+            enough for all of them.
     """
 
     degrees: float = TUNING.degrees
@@ -117,11 +116,11 @@ def owner_step(schema: Schema, key: ForeignKey, price: Price, fit: LinkFit) -> S
         profile, above = references.profile(key.child), references.profile(key.parent)
         session, siblings = context.opened(), released_numbers(schema, key, context.inputs)
         for_sizes = price.share(fit.degrees) if table.attributes else price
-        fanout, _, _ = fit_sizes_and_siblings(session, key, above, profile, for_sizes, siblings)
+        fanout, _, _ = fit_sizes_and_siblings(session, Ownership(key, above, profile, siblings), for_sizes)
         if not table.attributes:  # rows of keys alone are all alike
             return _artifact(replace(fanout, cross_marginals=()))
         rows = references.owned(table, fanout)
-        left, right = _context(key, above, fanout, profile), _own(profile)
+        left, right = Ownership(key, above, profile).context(fanout.sizes), profile.own()
         others = references.alone(key.child, rows.n)
         codes = {name: others.codes[name] for name in right}
         order = Reference(rows, codes, references.of_unit(table, rows), profile.total, profile.size)
@@ -156,11 +155,12 @@ def reference_step(schema: Schema, key: ForeignKey, price: Price, fit: LinkFit) 
         found, counts = fit_lookup(session, key, alone, parent, for_degrees, referring=referring)
         lookup = LinkedLookup(found.targets, found.marginals, {}, found.popularity, key.optional, found.telling, common)
         fanout = None
-        left = _own(profile)
+        left = profile.own()
         if table.owner_key is not None:
             fanout = released_fanout(context.inputs, table.owner_key)
             if key.name not in schema.deferred_keys:
-                left |= _context(table.owner_key, references.profile(table.owner_key.parent), fanout, profile)
+                above = references.profile(table.owner_key.parent)
+                left |= Ownership(table.owner_key, above, profile).context(fanout.sizes)
         rows = references.linked(table, fanout)
         others = references.places(key, lookup, rows.n)
         linked = None if counts is None else lookup.linked(others, rows.n)
@@ -194,23 +194,6 @@ def _learned(
 
 def _artifact(link: Fanout | LinkedLookup) -> Artifact:
     return Artifact({"link": link.to_dict(), "summary": {"cross_marginals": len(link.cross_marginals or ())}})
-
-
-def _own(profile: Profile) -> dict[str, tuple[Feature, Discretizer]]:
-    """Columns of the row itself."""
-    return {name: (Own(name), discretizer) for name, discretizer in profile.discretizers.items()}
-
-
-def _context(
-    key: ForeignKey, above: Profile, fanout: Fanout, profile: Profile
-) -> dict[str, tuple[Feature, Discretizer]]:
-    """Columns that a row has from its owner, as `children_of` names them."""
-    found: dict[str, tuple[Feature, Discretizer]] = {
-        parent_column(name): (OfParent(key, name), discretizer) for name, discretizer in above.discretizers.items()
-    }
-    if profile.by_size and above.size.units is None:  # a group is a unit, and what follows its size is known
-        return found
-    return {OWNER_FANOUT: (OwnerFanout(key), fanout.sizes), **found}
 
 
 @dataclass(frozen=True)

@@ -19,12 +19,11 @@ from privbench_core.guards import MAX_COUNTED
 from privbench_core.links.common_references import common_references
 from privbench_core.links.fanout import Fanout
 from privbench_core.links.lookup import Lookup
-from privbench_core.links.measure_children import PAIRS
-from privbench_core.links.measure_common import measure_common_references
+from privbench_core.links.measure_agreements import measure_common_references
+from privbench_core.links.measure_children import PAIRS, Ownership
 from privbench_core.links.measure_lookup import fit_lookup
 from privbench_core.links.measure_targets import PublicParent, Referred
 from privbench_core.privacy.budget import Price
-from privbench_core.privacy.features import OfParent
 from privbench_core.privacy.relations import (
     deciding_tables,
     is_set_null_across_units,
@@ -32,8 +31,7 @@ from privbench_core.privacy.relations import (
     referring_rows,
     stability,
 )
-from privbench_core.profiles.names import parent_column
-from privbench_core.profiles.profile import Profile
+from privbench_core.profiles.profile import Profile, parent_column
 from privbench_core.sampling.ranges import stays_inside
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.identity import Identity, key_identity
@@ -114,8 +112,7 @@ def lookup_step(schema: Schema, key: ForeignKey, price: Price) -> Step:
         referring = referring_rows(schema, key) if is_set_null_across_units(schema, key) else None
         if owner is not None:
             found = released_profile(context.inputs, owner.parent)
-            features = found.discretizers.items()
-            columns = {parent_column(name): (OfParent(owner, name), discretizer) for name, discretizer in features}
+            columns = found.of_owner(owner)
             owners = {parent_column(name): counts for name, counts in found.one_way.clean().items()}
         common, rest = measure_common_references(context.opened(), key, profile.size, price)
         lookup, _ = fit_lookup(context.opened(), key, profile, parent, rest, columns, referring, owners)
@@ -188,6 +185,12 @@ def counted_along(schema: Schema, key: ForeignKey) -> tuple[ForeignKey, ...]:
 def released_numbers(schema: Schema, key: ForeignKey, inputs: Mapping[Key, Artifact]) -> dict[ForeignKey, Fanout]:
     """The released links along the keys of `counted_along`."""
     return {other: released_fanout(inputs, other) for other in counted_along(schema, key)}
+
+
+def released_ownership(schema: Schema, key: ForeignKey, inputs: Mapping[Key, Artifact]) -> Ownership:
+    """An owner key with the released profiles of both sides, and the links along the keys of `counted_along`."""
+    parent, child = (released_profile(inputs, name) for name in (key.parent, key.child))
+    return Ownership(key, parent, child, released_numbers(schema, key, inputs))
 
 
 def counted_beside(schema: Schema, table: Table) -> tuple[ForeignKey, ...]:

@@ -10,22 +10,21 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privbench_core.arrays import Array
 from privbench_core.columns.categorical import CategoricalCodec
 from privbench_core.columns.codec import Codec
-from privbench_core.columns.declared_constraints import declared_constraints
 from privbench_core.columns.registry import codec_for
+from privbench_core.columns.row_constraints import declared_constraints
 from privbench_core.marginals.measure_spn import PairwiseSPN
 from privbench_core.marginals.measured import Measured
 from privbench_core.marginals.spn import count_nodes, node_to_dict
 from privbench_core.privacy.budget import Price, zero
 from privbench_core.privacy.relations import WEIGHT_SCALE, deciding_tables, stability
-from privbench_core.profiles.dates import relative_dates
-from privbench_core.profiles.measure_lags import own_lag_pairs
+from privbench_core.profiles.measure_domains import with_public_domains
+from privbench_core.profiles.measure_lags import own_lag_pairs, relative_dates
 from privbench_core.profiles.measure_profile import Cells, Network, learn_table
 from privbench_core.profiles.profile import Profile
-from privbench_core.profiles.public_domains import with_public_domains
 from privbench_core.schema.columns import Learn
 from privbench_core.schema.documents import documents_to_learn
 from privbench_core.schema.identity import column_identity, key_identity
@@ -37,7 +36,6 @@ from privbench_core.tuning import TUNING
 from privbench_core.units.measure_row_count import measure_units
 from privbench_core.units.row_count import UnitCount
 
-Array = NDArray[np.float64]
 Networks = Callable[[Mapping[str, int]], Network]
 """`ordered_codes` of the columns -> network."""
 

@@ -14,9 +14,9 @@ from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privbench_core import guards
+from privbench_core.arrays import Numbers
 from privbench_core.errors import InternalError
 from privbench_core.marginals.sampler import Rows
 from privbench_core.privacy.budget import Price
@@ -45,7 +45,6 @@ from privbench_core.synthesizers.steps.link import counted_beside, fanout_key
 from privbench_core.synthesizers.steps.sampled import Listed, Sample, SampledTable, span_of
 from privbench_core.workers import side_by_side
 
-Numbers = NDArray[np.int64]
 _IN_RANGES = {"in ranges": "4"}
 """Changed by hand when tables in ranges get other rows or another form, and those in one piece do not: samples are made
 again."""
