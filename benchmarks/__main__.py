@@ -40,6 +40,7 @@ from benchmarks import (
     refinement,
     relationships,
     report,
+    rivals,
     sandag,
     scale,
     schemas,
@@ -66,7 +67,6 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=(__doc__ or "").splitlines()[0])
     names = (
         "adult",
-        "peers",
         "shapes",
         "dense",
         "shares",
@@ -78,6 +78,7 @@ def main() -> int:
         "stats",
         "relationships",
         "refinement",
+        "rivals",
     )
     names += ("tpch", "evaluation", "orchestration", "ledger", "scale", "spec_errors", "tightness", "attacks")
     names += ("append", "certificate", "first_hour", "rows_out", "whole", "engines", "differences", "bounds")
@@ -118,7 +119,7 @@ def main() -> int:
 
     sections: dict[str, Callable[[], str | None]] = {  # NAME/PART: a table of its own in the section of NAME
         "adult": partial(adult.run, runs(adult.RUNS), given.data, names=given.methods or adult.DEFAULT_METHODS),
-        "peers": partial(adult.run_peers, runs(adult.PEER_RUNS), given.data),
+        "rivals": partial(rivals.run, runs(rivals.RUNS), given.data),
         "shapes": partial(shapes.run, runs(shapes.RUNS)),
         "dense": partial(dense.run, runs(dense.RUNS), given.data, names=given.methods, only=given.tables),
         "shares": partial(shares.run, runs(shares.RUNS), given.data, only=given.tables),

@@ -1,4 +1,4 @@
-"""Adult: λ-way marginals, Q-error on the SAM workload, seconds and memory, beside peers at the same (ε, δ)."""
+"""Adult: λ-way marginals, Q-error on the SAM workload, seconds and memory, beside independent histograms."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from benchmarks import histograms, subject
 from benchmarks.data import ADULT, CodedAdult, Listed, data_folder, read_table
-from benchmarks.measure import Codes, Fit, Method, Runs
-from benchmarks.peers import DPMM_METHODS, fit_peer
+from benchmarks.measure import Codes, Method, Runs
 from benchmarks.report import Row, machine, markdown, medians, with_ratios
 from benchmarks.sam import cardinalities
 from privbench_core.errors import SourceError, did_you_mean
@@ -27,7 +26,6 @@ from privbench_core.workload.statements import Query, load_sam_workload
 
 EPSILONS = (0.2, 0.8, 3.2)
 RUNS = Runs(3, EPSILONS, (1e-9, 0.0))
-PEER_RUNS = Runs(1, EPSILONS, (1e-12,))  # an hour
 PEER = "histograms"
 _OURS = ("privbench", "privspn")  # the second: the paper's own networks, for what our leaves add
 DEFAULT_METHODS = (*_OURS, PEER)
@@ -39,14 +37,7 @@ def methods() -> dict[str, Method]:
     return {
         **{name: partial(subject.fit_sample_single, name) for name in _OURS},
         PEER: histograms.fit_sample_single,
-        **{name: partial(_dpmm, name) for name in DPMM_METHODS},
     }
-
-
-def _dpmm(
-    name: str, codes: Codes, sizes: list[int], ordered: list[bool], epsilon: float, delta: float, seed: int
-) -> Fit:
-    return fit_peer(name, codes, sizes, ordered, {"epsilon": epsilon, "delta": delta, "seed": seed})
 
 
 @dataclass(frozen=True)
@@ -106,16 +97,13 @@ class Scoring:
         }
 
 
-def run(
-    runs: Runs = RUNS, data: Path | None = None, *, names: Sequence[str] = DEFAULT_METHODS, peer: str = PEER
-) -> str:
+def run(runs: Runs = RUNS, data: Path | None = None, *, names: Sequence[str] = DEFAULT_METHODS) -> str:
     """Measure and return Markdown text.
 
     Args:
-        runs: What is run; methods without a pure form are left out there.
+        runs: What is run.
         data: The data folder; see `data.data_folder`.
         names: Which of `methods`.
-        peer: The one of them that ratios are taken to.
 
     Raises:
         SourceError: Data is missing, or a method has an unknown name.
@@ -130,8 +118,6 @@ def run(
     scoring = Scoring(adult, workload)
     rows: list[Row] = []
     for (delta, epsilon), name in product(runs.budgets, names):
-        if delta == 0 and name in {"mst", "aim"}:
-            continue
         for seed in range(runs.seeds):
             runs.progress(f"adult: {name}, epsilon {epsilon:g}, delta {delta:g}, seed {seed}")
             synthetic, learn, sample, peak = known[name](adult.codes, adult.sizes, adult.ordered, epsilon, delta, seed)
@@ -139,11 +125,6 @@ def run(
             cell = {"δ": f"{delta:g}", "ε": f"{epsilon:g}", "method": name}
             rows.append({**cell, **scoring.score(synthetic), **costs})
             runs.progress(f"    {learn + sample:.3g} s, 2-way TVD {rows[-1]['2-way TVD']:.3g}")
-    table = with_ratios(medians(rows, ("δ", "ε", "method")), ("δ", "ε"), peer, _RATIOS)
+    table = with_ratios(medians(rows, ("δ", "ε", "method")), ("δ", "ε"), PEER, _RATIOS)
     checked = f"{workload.reproduced:,} of {len(workload.queries):,} stated cardinalities reproduce on the full table."
     return f"{machine(runs.seeds)} {checked}\n\n{markdown(table)}"
-
-
-def run_peers(runs: Runs = PEER_RUNS, data: Path | None = None) -> str:
-    """The same beside all peers, as ratios to privbench; about an hour a run. See `run`."""
-    return run(runs, data, names=tuple(methods()), peer="privbench")

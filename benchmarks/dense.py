@@ -19,7 +19,7 @@ from benchmarks import copula, histograms, subject
 from benchmarks.coded import NAMES, CodedTable, coded_tables
 from benchmarks.data import CodedAdult, data_folder
 from benchmarks.kept import KeptRuns, PeerRun
-from benchmarks.measure import Codes, NotFinishedError, Runs
+from benchmarks.measure import Codes, Runs
 from benchmarks.peers import DPMM_METHODS, DPSYNTH_METHODS, fit_peer, installed
 from benchmarks.report import Row, machine, markdown
 from privbench_core.evaluation.marginals import column_subsets, mean_distances
@@ -142,20 +142,15 @@ METHODS: Mapping[str, Fitted] = {
 PEERS = (*DPMM_METHODS, *DPSYNTH_METHODS)
 
 
-def _peer(table: Dense, method: str, epsilon: float, delta: float, seed: int, limit: float) -> PeerRun | None:
+def _peer(table: Dense, method: str, budget: tuple[float, float, int], limit: float) -> PeerRun | None:
     """A run that is kept, or one for at most ``limit`` seconds of processor time; None where the peer is missing."""
-    kept = KeptRuns.of(table.name, table.codes)
-    found = kept.get(method, epsilon, delta, seed)
-    if (found is not None and found.settles(limit)) or method not in installed():
-        return found
-    parameters: dict[str, float | int] = {"epsilon": epsilon, "delta": delta, "seed": seed}
-    try:
+    parameters = dict(zip(("epsilon", "delta", "seed"), budget, strict=True))
+
+    def made() -> PeerRun:
         codes = fit_peer(method, table.codes, list(table.sizes), list(table.ordered), parameters, limit)[0]
-        found = PeerRun(table.error(codes))
-    except NotFinishedError:
-        found = PeerRun(None, limit)
-    kept.keep(method, epsilon, delta, seed, found)
-    return found
+        return PeerRun({"error": table.error(codes)})
+
+    return KeptRuns.of(table.name, table.codes).settled(method, budget, limit, made if method in installed() else None)
 
 
 def run(
@@ -193,11 +188,11 @@ def run(
                 if name in METHODS:
                     given = (table.codes, list(table.sizes), list(table.ordered), epsilon, delta)
                     errors[name] = mean(table.error(METHODS[name](*given, seed)) for seed in range(runs.seeds))
-                elif (found := _peer(table, name, epsilon, delta, 0, limit)) is not None:
-                    if found.error is None:
-                        slow[name] = found.reached or limit
+                elif (found := _peer(table, name, (epsilon, delta, 0), limit)) is not None:
+                    if found.reached:
+                        slow[name] = found.reached
                     else:
-                        errors[name] = found.error
+                        errors[name] = found.figures["error"]
                 runs.progress(f"    {errors.get(name, 'no figure')}")
             cells: dict[str, str | float] = {"table": table.name, "δ": f"{delta:g}", "ε": f"{epsilon:g}"}
             tried = [name for name in chosen if delta or name not in _NOT_PURE]

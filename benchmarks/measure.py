@@ -1,6 +1,6 @@
 """Run a method in a process of its own, so that its peak memory is its own and nothing is warm from the run before.
 
-python -m benchmarks.measure MODULE:FUNCTION FOLDER     (what `fit_in_child` starts)
+python -m benchmarks.measure MODULE:FUNCTION FOLDER     (what `fit_target_in_child` starts)
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from privbench_core.errors import PrivbenchError
 
 Codes = NDArray[np.integer]
+Arrays = Mapping[str, NDArray[Any]]
 Fit = tuple[Codes, float, float, float]
 """Synthetic codes, seconds to learn, seconds to sample, peak memory of the process in MB."""
 
@@ -83,36 +84,39 @@ class NotFinishedError(PrivbenchError):
     """A process was stopped at its limit of processor time."""
 
 
-def fit_in_child(
-    command: Sequence[str],
-    codes: Codes,
-    sizes: list[int],
-    ordered: list[bool],
-    parameters: dict[str, Any],
-    limit: float | None = None,
-) -> Fit:
+def run_in_child(
+    command: Sequence[str], given: Arrays, parameters: Mapping[str, Any], limit: float | None = None
+) -> Arrays:
     """Start ``command FOLDER``, which reads ``in.npz`` and ``parameters.json`` there and writes ``out.npz``.
 
-    ``in.npz`` holds codes, sizes and ordered; ``out.npz`` codes, seconds_learn, seconds_sample and peak_mb. ``limit``
-    is in seconds of processor time.
+    ``limit`` is in seconds of processor time.
+
+    Returns:
+        What is in ``out.npz``: at least seconds_learn, seconds_sample and peak_mb.
 
     Raises:
         NotFinishedError: The limit was reached.
         PrivbenchError: The process failed.
     """
     with TemporaryDirectory() as folder:
-        np.savez(Path(folder) / "in.npz", codes=codes, sizes=np.array(sizes), ordered=np.array(ordered))
+        np.savez(Path(folder) / "in.npz", **given)
         (Path(folder) / "parameters.json").write_text(json.dumps(parameters), encoding="utf-8")
         run_child([*command, folder], limit)
         with np.load(Path(folder) / "out.npz") as out:
-            return out["codes"], float(out["seconds_learn"]), float(out["seconds_sample"]), float(out["peak_mb"])
+            return dict(out)
+
+
+def fit_of(out: Arrays) -> Fit:
+    """Return what a method of one table has written."""
+    return out["codes"], float(out["seconds_learn"]), float(out["seconds_sample"]), float(out["peak_mb"])
 
 
 def fit_target_in_child(
     target: str, codes: Codes, sizes: list[int], ordered: list[bool], parameters: dict[str, Any]
 ) -> Fit:
-    """`fit_in_child` for a function of this interpreter: returns (codes, seconds to learn, seconds to sample)."""
-    return fit_in_child([sys.executable, "-m", "benchmarks.measure", target], codes, sizes, ordered, parameters)
+    """Call ``MODULE:FUNCTION``, which returns (codes, seconds to learn, seconds to sample), in a new process."""
+    given = {"codes": codes, "sizes": np.array(sizes), "ordered": np.array(ordered)}
+    return fit_of(run_in_child([sys.executable, "-m", "benchmarks.measure", target], given, parameters))
 
 
 def run_child(command: Sequence[str], limit: float | None = None) -> None:

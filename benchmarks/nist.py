@@ -30,7 +30,7 @@ import pyarrow as pa
 from pyarrow import csv
 
 from benchmarks.kept import KeptRuns, PeerRun
-from benchmarks.measure import NotFinishedError, Runs, run_child
+from benchmarks.measure import Runs, run_child
 from benchmarks.nist_data import SUBSETS, Excerpt, as_sdnist_reads
 from benchmarks.peers import DPMM_METHODS, fit_peer, installed
 from benchmarks.report import Row, machine, markdown
@@ -186,17 +186,14 @@ def _measure(excerpt: Excerpt, subset: str, runs: Runs) -> list[Row]:
 def _peer_score(excerpt: Excerpt, features: tuple[str, ...], method: str, epsilon: float, runs: Runs) -> float | None:
     """Return the k-marginal of a run of dpmm that is kept, or of a new one; None where there is none."""
     codes, sizes = excerpt.codes(features)
-    kept = KeptRuns.of(f"{excerpt.name}, 1 - k-marginal / 1000", codes)
-    found = kept.get(method, epsilon, _DELTA, 0)
-    if (found is None or not found.settles(_LIMIT)) and method in installed():
+
+    def made() -> PeerRun:
         runs.progress(f"nist: {excerpt.name}, {method}, epsilon {epsilon:g}, for at most {_LIMIT:g} s")
-        try:
-            parameters: dict[str, float | int] = {"epsilon": epsilon, "delta": _DELTA, "seed": 0}
-            drawn = fit_peer(method, codes, sizes, [False] * len(sizes), parameters, _LIMIT)[0]
-            found = PeerRun(
-                1 - Scores.of(excerpt, [excerpt.decode(features, drawn, np.random.default_rng(0))]).tables[0] / 1000
-            )
-        except NotFinishedError:
-            found = PeerRun(None, _LIMIT)
-        kept.keep(method, epsilon, _DELTA, 0, found)
-    return None if found is None or found.error is None else 1000 * (1 - found.error)
+        parameters: dict[str, float | int] = {"epsilon": epsilon, "delta": _DELTA, "seed": 0}
+        drawn = fit_peer(method, codes, sizes, [False] * len(sizes), parameters, _LIMIT)[0]
+        decoded = excerpt.decode(features, drawn, np.random.default_rng(0))
+        return PeerRun({"error": 1 - Scores.of(excerpt, [decoded]).tables[0] / 1000})
+
+    kept = KeptRuns.of(f"{excerpt.name}, 1 - k-marginal / 1000", codes)
+    found = kept.settled(method, (epsilon, _DELTA, 0), _LIMIT, made if method in installed() else None)
+    return 1000 * (1 - found.figures["error"]) if found is not None and found.figures else None

@@ -10,11 +10,14 @@ import pyarrow.compute as pc
 import pytest
 
 from benchmarks.kept import KeptRuns, PeerRun
+from benchmarks.measure import NotFinishedError
 from benchmarks.one_unit import hidden, largest_shares
 from benchmarks.operational_schema import Loss, lost_lines
 from benchmarks.population import LARGEST, Population, california, households
 from benchmarks.refinement import GivenRows, _place
 from benchmarks.relations import Pair
+from benchmarks.rivals import _given, _said, _tables
+from benchmarks.rivals_schemas import small_databases
 from benchmarks.tpch import refer_by_zipf
 from benchmarks.workloads import within_codes
 from privbench_core.columns.discretizer import Binning, Discretizer
@@ -30,20 +33,50 @@ from tests.helpers.planted import integer, owner_key, rows_of
 
 def test_a_run_is_found_again_for_the_same_rows_budget_and_seed_alone(tmp_path: Path) -> None:
     codes, path = np.arange(12).reshape(6, 2), tmp_path / "peers.json"
-    kept = KeptRuns.of("small", codes, path)
+    kept = KeptRuns.of("small", codes, path=path)
     assert kept.get("mst", 0.2, 1e-5, 0) is None
-    kept.keep("mst", 0.2, 1e-5, 0, PeerRun(0.25))
-    kept.keep("aim", 0.2, 1e-5, 0, PeerRun(None, 120.0))
-    again = KeptRuns.of("small", codes.astype(np.int32), path)
-    assert again.get("mst", 0.2, 1e-5, 0) == PeerRun(0.25)
-    assert again.get("aim", 0.2, 1e-5, 0) == PeerRun(None, 120.0)
+    kept.keep("mst", 0.2, 1e-5, 0, PeerRun({"error": 0.25}, packages="dpmm 0.1.9"))
+    kept.keep("aim", 0.2, 1e-5, 0, PeerRun(reached=120.0))
+    again = KeptRuns.of("small", codes.astype(np.int32), path=path)
+    assert again.get("mst", 0.2, 1e-5, 0) == PeerRun({"error": 0.25}, packages="dpmm 0.1.9")
+    assert again.get("aim", 0.2, 1e-5, 0) == PeerRun(reached=120.0)
     for other in (("mst", 0.8, 1e-5, 0), ("mst", 0.2, 0.0, 0), ("mst", 0.2, 1e-5, 1), ("privbayes", 0.2, 1e-5, 0)):
         assert again.get(*other) is None
-    assert KeptRuns.of("small", codes + 1, path).get("mst", 0.2, 1e-5, 0) is None
-    assert KeptRuns.of("small", codes.reshape(2, 6), path).get("mst", 0.2, 1e-5, 0) is None
-    assert PeerRun(0.1).settles(1e9)
-    assert PeerRun(None, 120.0).settles(120.0)
-    assert not PeerRun(None, 120.0).settles(600.0)
+    assert KeptRuns.of("small", codes + 1, path=path).get("mst", 0.2, 1e-5, 0) is None
+    assert KeptRuns.of("small", codes.reshape(2, 6), path=path).get("mst", 0.2, 1e-5, 0) is None
+    assert PeerRun({"error": 0.1}).settles(1e9)
+    assert PeerRun(reached=120.0).settles(120.0)
+    assert not PeerRun(reached=120.0).settles(600.0)
+
+
+def test_a_peer_is_tried_again_only_for_longer_and_where_it_is_installed(tmp_path: Path) -> None:
+    kept, tried = KeptRuns.of("small", np.arange(4), path=tmp_path / "peers.json"), []
+
+    def made() -> PeerRun:
+        tried.append(1)
+        if len(tried) < 3:
+            raise NotFinishedError("slow")
+        return PeerRun({"error": 0.5})
+
+    run = (0.8, 1e-9, 0)
+    assert kept.settled("aim", run, 10.0, None) is None
+    assert [kept.settled("aim", run, 10.0, made) for _ in range(2)] == [PeerRun(reached=10.0)] * 2
+    assert kept.settled("aim", run, 20.0, made) == PeerRun(reached=20.0)
+    assert kept.settled("aim", run, 40.0, made) == kept.settled("aim", run, 80.0, made) == PeerRun({"error": 0.5})
+    assert len(tried) == 3
+
+
+def test_rivals_are_given_and_give_back_every_column_of_a_database() -> None:
+    for small in small_databases():
+        given, declared = _given(small.schema, small.tables)
+        made = _tables(small.schema, given)
+        assert {n: rows.to_pydict() for n, rows in made.items()} == {n: t.to_pydict() for n, t in small.tables.items()}
+        assert all(f"{child}.{column}" in given for child, column, *_ in declared["keys"])
+
+
+def test_a_refusal_is_the_first_paragraph_of_the_last_exception() -> None:
+    said = "peer failed:\nValueError: first\n  at a line\nsdv.errors.InputError: too\n  deep.\n\nBuy more."
+    assert _said(said) == "sdv.errors.InputError: too deep."
 
 
 def test_places_count_equal_numbers_before():
