@@ -55,6 +55,6 @@ create trigger hold_draw_stays before update or delete or truncate on hold_draw
     for each statement execute function refuse_change();
 create trigger hold_end_stays before update or delete or truncate on hold_end
     for each statement execute function refuse_change();
-insert into ledger_layout(version, at) values (3, now());
+insert into ledger_layout(version, at) values (4, now());
 grant select, insert on ledger_layout, lifetime, reservation, charge, result, state_folder, neighbour_relation, hold, hold_draw, hold_end to privbench;
 commit;

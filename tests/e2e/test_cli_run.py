@@ -63,7 +63,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 def test_the_demo_says_where_the_bundle_is_what_it_cost_and_what_next(demo: tuple[Path, str]) -> None:
     folder, printed = demo
     assert str(folder / "bundle") in printed
-    assert re.search(r"This run: +paid \d\.\d% of the lifetime budget \(ρ=0\.00\d+\)", printed)
+    assert re.search(r"This run: +paid \d\.\d% of the lifetime budget \(ρ=0\.01\d+\)", printed)
     assert re.search(r"Lifetime: +ε=0\.\d+ of 20 spent", printed)
     assert printed.count("    privbench ") == 4
     assert "Total variation distance from the source (0: identical; internal" in printed
