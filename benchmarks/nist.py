@@ -2,7 +2,7 @@
 
 The k-marginal score is 1000 (1 - mean total variation distance) over all pairs of features, within PUMAs where PUMA is
 a feature. It *matches a sample* of the share of the source's rows whose score is closest. Data and code come from
-github.com/usnistgov/SDNist; the reports were made by version 2.5, and PyPI has 2.4, which bins numbers otherwise:
+github.com/usnistgov/SDNist; the reports were made by version 2.5, and the latest package, 2.4, bins numbers otherwise:
 
     git clone https://github.com/usnistgov/SDNist && cd SDNist && mkdir $PRIVBENCH_UNSEEN/nist
     git archive b098e09^ BenchmarkData/ACSDataExcerpts/{data_dictionary.json,mappings.json} \

@@ -138,7 +138,9 @@ class _Exchange:
             if excess < 1:
                 return
             agreeing = np.flatnonzero(others)
-            rows = self._rng.permutation(np.union1d(agreeing, self._rng.integers(len(codes), size=len(agreeing))))
+            chosen = others > 0
+            chosen[self._rng.integers(len(codes), size=len(agreeing))] = True
+            rows = self._rng.permutation(np.flatnonzero(chosen))
             one, other = partners(rows[stable_order(self._stratum[rows])], self._settled)
             gain = np.zeros(len(one))
             for here, comes in ((one, other), (other, one)):
