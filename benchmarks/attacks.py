@@ -109,7 +109,7 @@ def _swaps(share: float, game: Game, members: Ints, seed: int) -> Tables:
 
 
 def _shuffled(schema: Schema, tables: Tables, moved: Callable[[bool, int], Ints], rng: np.random.Generator) -> Tables:
-    """Permute some rows of each column but the primary keys; ``moved`` is told whether it refers, and the rows."""
+    """Permute some rows of each column but the primary keys; ``moved`` gets whether it refers, and the rows."""
     found = {}
     for name, rows in tables.items():
         table = schema.table(name)

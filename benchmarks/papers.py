@@ -99,9 +99,10 @@ _CALIFORNIA_TEXT = (
     "Published figures are those of IPUMS California (616,115 households, 1,690,642 persons), ours those of the rows"
     " above (*households*: generated, with planted correlations): figures"
     " cannot be set against each other, only what ε does to them. KLD is over the cells of declared"
-    " domains, here and there (theirs are coded alike), mean of all marginals of both tables. Queries: 400 by MSCN's"
-    " recipe, up to one join. Neighbours there: households replaced with their persons; here: added or removed, so that"
-    " half of ε is the stricter comparison. The paper's PrivLava took 1,520 s to learn and 26,013 s to draw there."
+    " domains, here and there (theirs have the same codes), mean of all marginals of both tables. Queries: 400 by"
+    " MSCN's recipe, up to one join. Neighbours there: households replaced with their persons; here: added or removed,"
+    " so that half of ε is the stricter comparison. The paper's PrivLava took 1,520 s to learn and 26,013 s"
+    " to draw there."
 )
 _COUNTING_TEXT = (
     "Households with s persons that satisfy a predicate on k columns and have c different persons who do: mean of"

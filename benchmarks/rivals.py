@@ -269,7 +269,7 @@ def _tables(schema: Schema, out: Arrays) -> dict[str, pa.Table]:
 
 
 def _refusals(runs: Runs, limit: float) -> str:
-    """Which small databases, each of one kind of schema, are made anew: Markdown text."""
+    """Return which small databases, each of one kind of schema, each method synthesizes, as Markdown text."""
     rows: list[Row] = []
     for small in small_databases():
         with TemporaryDirectory() as folder:

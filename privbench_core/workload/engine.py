@@ -114,7 +114,7 @@ def resolve(sql: str, dialect: str, catalogue: Catalogue) -> ResolvedQuery:
 
 
 def is_regenerated(schema: Schema, table: Table, column: Column) -> bool:
-    """Return whether a column's values are made anew: keys but those to public tables, and opaque text."""
+    """Return whether a column's values are regenerated: keys but those to public tables, and opaque text."""
     if table.public or any(
         column.name in key.columns and schema.table(key.parent).public for key in table.foreign_keys
     ):

@@ -725,7 +725,7 @@ LEAKS = [
     Mutant(
         "fingerprints-unkeyed",
         "leaks",
-        "fingerprints that whoever knows the rows can compute",
+        "fingerprints that anyone who knows the rows can compute",
         _OBSERVE,
         "return workspace.keyed(content())",
         "return content()",
@@ -743,7 +743,7 @@ LEAKS = [
     Mutant(
         "bytes-unkeyed",
         "leaks",
-        "digests of files that whoever has them can compute",
+        "digests of files that anyone who has them can compute",
         _OBSERVE,
         "{name: workspace.keyed(declared[name] + digest) for",
         "{name: declared[name] + digest for",

@@ -152,7 +152,7 @@ class Relations:
         return bounded
 
     def _referring(self, key: ForeignKey) -> tuple[Rows, tuple[Rows, Rows]]:
-        """Return kept rows that refer to others along ``key``, by unit and in keyed order, and the `_runs` of units."""
+        """Return kept rows that refer to others along ``key``, by unit and in keyed order, and the `runs` of units."""
         if key.name not in self._references:
             parents = self.kept_parent_rows(key)
             rows = np.flatnonzero(self.kept(key.child) & (parents >= 0))
