@@ -1,7 +1,8 @@
 """Columns that are modelled as their difference from another column of the same row, or of the row that owns it.
 
 A difference is taken between the numbers of two values (`OrderedType.number`), in 64 bits: what lies beyond them is the
-largest or smallest difference. It is NULL where one of the two values is. Rows in databases get the same differences
+largest or smallest difference. It is NULL where one of the two values is, and the value itself, far beyond all
+differences, where that is a date like 9999-12-31 (`grid.sentinels_of`). Rows in databases get the same differences
 (`engines.sql.codes.difference_of`). The owner's values are a column of the rows
 (`Table.owner_bases`).
 """
@@ -19,10 +20,11 @@ from numpy.typing import NDArray
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.documents import leaf_values
-from privbench_core.columns.grid import Grid
+from privbench_core.columns.grid import Grid, sentinels_of
 from privbench_core.schema.columns import Column, Learn, Relative
 from privbench_core.schema.tables import Table
 from privbench_core.schema.types.base import INT64_MAX
+from privbench_core.schema.types.times import NO_DISTANCE
 
 Values: TypeAlias = pa.Array | pa.ChunkedArray
 _NULL = -INT64_MAX - 1
@@ -49,6 +51,8 @@ def differences(column: Column, base: Column, values: Values, bases: Values) -> 
     modelled = replace(column, relative=column.relative or Relative(base.name, Learn())).modelled
     (ends, no_end), (starts, no_start) = _numbers(column, values), _numbers(base, bases)
     found = np.maximum(_saturated(ends - starts, ends, starts, down=True), -INT64_MAX)
+    for first in sentinels_of(column)[:1]:
+        found = np.where(ends >= first, NO_DISTANCE + ends, found)
     return Grid.of(modelled).array(found, no_end | no_start)
 
 
@@ -132,7 +136,10 @@ def _sums(column: Column, base: Column, bases: Values, differences: Values) -> p
     found, none = _numbers(column.modelled, differences)
     grid = Grid.of(column)
     low, high = grid.extent
-    return grid.array(np.clip(_saturated(starts + found, starts, found, down=False), low, high), no_start | none)
+    ends = _saturated(starts + found, starts, found, down=False)
+    if sentinels_of(column):
+        ends = np.where(found >= NO_DISTANCE, found - NO_DISTANCE, ends)
+    return grid.array(np.clip(ends, low, high), no_start | none)
 
 
 def _numbers(column: Column, values: Values) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:

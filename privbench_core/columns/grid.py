@@ -21,6 +21,7 @@ from privbench_core.errors import InternalError, SourceError, SpecError
 from privbench_core.guards import EXACT_FLOAT, FINEST_CELL, FLOAT_DUST, LEAST_FLOAT, TOLERANCE
 from privbench_core.schema.columns import Column, ColumnType, Scalar
 from privbench_core.schema.types.base import INT64_MAX, OrderedType
+from privbench_core.schema.types.times import NO_DISTANCE, CalendarType
 from privbench_core.stored import Storable
 
 Numbers = NDArray[np.int64] | NDArray[np.float64]
@@ -194,6 +195,23 @@ class Grid(Storable):
             return points
         steps, rest = np.divmod(points, self.step)
         return np.asarray(steps - (rest < self.origin), np.int64)
+
+
+def sentinels_of(column: Column) -> tuple[int, ...]:
+    """Return from which number on a date that is coded stands for no day, and then the usual ones of these numbers.
+
+    Such a date has no distance from another one: its difference is its number and `NO_DISTANCE`. Empty where a column
+    holds neither dates nor differences that may be of dates.
+    """
+    of_days: dict[ColumnType, ColumnType] = {
+        ColumnType.INTEGER: ColumnType.DATE,
+        ColumnType.INTERVAL: ColumnType.TIMESTAMP,
+    }
+    kind = column.type if column.relative is None else of_days.get(column.type, column.type)
+    if not isinstance(kind.logical, CalendarType):
+        return ()
+    above = 0 if column.relative is None else NO_DISTANCE
+    return tuple(above + number for number in (kind.logical.endless, *kind.logical.sentinels))
 
 
 def qualified(column: Column, table: str) -> str:

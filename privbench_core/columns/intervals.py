@@ -15,10 +15,11 @@ from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from privbench_core.columns.codec import Codec, Codes
-from privbench_core.columns.grid import Grid, Numbers, is_multiple
+from privbench_core.columns.grid import Grid, Numbers, is_multiple, sentinels_of
 from privbench_core.errors import InternalError, SpecError
 from privbench_core.guards import EXACT_FLOAT, FINEST_CELL, MAX_DECLARED_CELLS, TINY
 from privbench_core.schema.columns import Column, ColumnType, Scalar
@@ -37,6 +38,7 @@ class OrderedCodec(Codec):
         open_ended: Whether the ends are estimates, at which values must not pile up, rather than bounds of the domain.
         beyond: How far values outside of open ends lie beyond the first and the last number on average; 0 where they
             are taken to lie in the first and the last cell.
+        sentinel: The grid point of the type that all values above the range stand for, as 9999-12-31; None for none.
     """
 
     grid: Grid
@@ -45,6 +47,7 @@ class OrderedCodec(Codec):
     last: int | float
     open_ended: bool = False
     beyond: tuple[float, float] = (0.0, 0.0)
+    sentinel: int | None = None
     in_order: ClassVar[bool] = True
 
     @cached_property
@@ -123,7 +126,11 @@ class OrderedCodec(Codec):
             numbers[cells == self.above] = self.last
         elif outside:
             self._spread(numbers, cells, rng)
-        return self.grid.array(numbers, cells == self.null if self.nullable else None)
+        drawn = self.grid.array(numbers, cells == self.null if self.nullable else None)
+        if self.sentinel is None or not outside:
+            return drawn
+        beyond = replace(self.grid, step=1, origin=0).array(np.full(1, self.sentinel))
+        return pc.if_else(pa.array(cells == self.above), beyond[0], drawn)
 
     def cut(self, parts: Mapping[int, int]) -> OrderedCodec:
         """Return the codec with some cells cut: interval cell -> number of equal parts, at most `values_in` it."""
@@ -152,7 +159,8 @@ class OrderedCodec(Codec):
             names = [f"{low:.6g} to {high:.6g}" for low, high in pairs]
         else:
             names = [str(low) if low == high else f"{low} to {high}" for low, high in pairs]
-        return [*names, f"< {pairs[0][0]}", f"> {pairs[-1][1]}"]
+        beyond = f"> {pairs[-1][1]}" if self.sentinel is None else "no end"
+        return [*names, f"< {pairs[0][0]}", beyond]
 
     def with_tails(self, rows: NDArray[np.float64]) -> OrderedCodec:
         """Return the codec whose open ends go on as an exponential tail, as dense at its end as the cell there.
@@ -163,6 +171,8 @@ class OrderedCodec(Codec):
         if not self.open_ended:
             return self
         most, ends = float(self.last) - float(self.cuts[0]), ((0, self.below), (self.ordered - 1, self.above))
+        if self.sentinel is not None:
+            rows = np.where(np.arange(self.size) == self.above, 0.0, rows)
         parts = ((float(rows[outside] * self.widths[cell]), float(rows[cell])) for cell, outside in ends)
         means = [min(spread, most * there) / there if there > TINY else most * (spread > 0) for spread, there in parts]
         return replace(self, beyond=(means[0], means[1]))
@@ -329,7 +339,7 @@ def log_scale_codec(column: Column, *, table: str = "") -> OrderedCodec:
 
     Integers, decimals, intervals (in microseconds) and floats: powers of two of either sign around zero (floats from
     2^-32 to 2^128; smaller ones count as zero). Dates and timestamps: calendar years 1900 to 2100, and before and after
-    these stretches of 1, 2, 4 and so on years.
+    these stretches of 1, 2, 4 and so on years. Sentinels like 9999-12-31 have cells of their own.
     """
     grid = Grid.of(column, table)
     if grid.continuous:
@@ -340,14 +350,14 @@ def log_scale_codec(column: Column, *, table: str = "") -> OrderedCodec:
     if grid.logical.calendar:
         years, reach = range(1900, 2102), [(1 << power) - 1 for power in range(1, 11)]  # and a thousand years beyond
         firsts = (*(years[0] - by for by in reversed(reach)), *years, *(years[-1] + by for by in reach))
-        return OrderedCodec(
-            grid, column.nullable, (low, *(int(grid.number(f"{year:04}-01-01")) for year in firsts)), high
-        )
-    whole = [2**k for k in range(high.bit_length())]
-    # The mirror image of [2^k, 2^(k+1) - 1] starts at 1 - 2^(k+1); the outermost cells end where the type does.
-    return OrderedCodec(
-        grid, column.nullable, (low, *(1 - 2 * power for power in reversed(whole[:-1])), 0, *whole), high
-    )
+        starts = {low, *(int(grid.number(f"{year:04}-01-01")) for year in firsts)}
+    else:
+        powers_of_two = {1 << k for k in range(high.bit_length())}
+        # The mirror image of [2^k, 2^(k+1) - 1] starts at 1 - 2^(k+1); the outermost cells end where the type does.
+        starts = {low, *(1 - power for power in powers_of_two if power > 1), 0, *powers_of_two}
+    first, *usual = sentinels_of(column) or (low,)
+    starts |= {first, *(start for point in usual for start in (point, point + 1) if start <= high)}
+    return OrderedCodec(grid, column.nullable, tuple(sorted(starts)), high)
 
 
 def roundest(low: float, high: float) -> float:

@@ -94,23 +94,23 @@ class Intervals:
     Attributes:
         first: First number of each interval code, in steps of the column's grid, shape (intervals,).
         last: Last number of each, same shape.
-        null: Code of NULL; None where there is none that is ever drawn.
+        timeless: Codes without a point in time that are drawn: of NULL, and of values that are a sentinel.
     """
 
     first: Points
     last: Points
-    null: int | None
+    timeless: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, coder: Discretizer) -> Intervals:
         """Return where the codes of a coder lie whose codec is an `OrderedCodec`."""
         codec, (code_of, shares) = coder.codec, coder.shares
         if not isinstance(codec, OrderedCodec):
-            return cls(np.empty(0, np.int64), np.empty(0, np.int64), None)
+            return cls(np.empty(0, np.int64), np.empty(0, np.int64))
         cells = np.flatnonzero(shares[: codec.ordered] > 0)
         cells = cells[code_of[cells] < coder.ordered]
         first, last = np.zeros(coder.ordered, np.int64), np.full(coder.ordered, -1, np.int64)
         last[code_of[cells]] = codec.ends[cells]  # cells ascend: the last one stays
         first[code_of[cells[::-1]]] = codec.starts[cells[::-1]]
-        null = codec.null
-        return cls(first, last, int(code_of[null]) if null is not None and shares[null] > 0 else None)
+        timeless = (codec.null, None if codec.sentinel is None else codec.above)
+        return cls(first, last, tuple(int(code_of[cell]) for cell in timeless if cell is not None and shares[cell] > 0))

@@ -101,8 +101,7 @@ def lag_chances(base: Discretizer, own: Discretizer, classes: Discretizer, codes
     inside = np.diff(before, axis=2, prepend=0.0, append=1.0)
     chances[: len(above[0]), : len(here[0]), : codec.ordered] = np.maximum(inside, 0.0)
     for axis, (coder, size) in enumerate(zip((base, own), codes, strict=True)):
-        null = Intervals.of(coder).null
-        without = [*range(coder.size, size), *(() if null is None else (null,))]
+        without = [*range(coder.size, size), *Intervals.of(coder).timeless]
         np.moveaxis(chances, axis, 0)[without] = np.arange(codec.size) == codec.null
     return chances
 

@@ -8,7 +8,7 @@ plausible one is assumed, and said to be. What public rows say of a column is kn
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from privbench_core.arrays import Array, Mask
 from privbench_core.columns.codec import Codec
-from privbench_core.columns.grid import Grid
+from privbench_core.columns.grid import Grid, sentinels_of
 from privbench_core.columns.intervals import OrderedCodec, StepCodec, equal_width_codec, log_scale_codec
 from privbench_core.columns.made_up import plausible_bounds
 from privbench_core.columns.registry import codec_for
@@ -183,6 +183,7 @@ def _learn_range(session: PrivateSession, table: Table, column: Column, price: P
     counts = noisy.values[0][: grid.ordered]
     low, high = plausible_bounds(column)
     seen = _occupied(grid, counts, noisy.sigma, price, _cells_between(grid, *map(grid.grid.number, (low, high))))
+    sentinel = _sentinel(grid, counts, seen, sentinels_of(column))
     step: float | None = 0.0
     if classes is not None:
         of_steps = view_of_cells(session, table.name, {column.name: classes}, 1, f"step of {column.name}")
@@ -195,11 +196,23 @@ def _learn_range(session: PrivateSession, table: Table, column: Column, price: P
         rows_seen, cells = np.zeros(len(counts)), np.flatnonzero(seen)
         for run in np.split(cells, np.flatnonzero(np.diff(cells) > 1) + 1):
             rows_seen[run] = segment_and_smooth(counts[run], noisy.sigma, np.ones(len(run)))[1]
-        return learned_codec(grid, rows_seen, step), ""
+        return replace(learned_codec(grid, rows_seen, step), sentinel=sentinel), ""
     assumed = equal_width_codec(column, low, high, table=table.name)
-    open_ended = _in_steps(replace(assumed, open_ended=True), step)
+    open_ended = _in_steps(replace(assumed, open_ended=True, sentinel=sentinel), step)
     what = "the range" if column.relative is None else f"the range of the difference from {column.relative.to}"
     return open_ended, f"noise hid {what}, so {low} to {high} is assumed from name and type; declare a domain"
+
+
+def _sentinel(grid: OrderedCodec, counts: Array, seen: Mask, points: Sequence[int]) -> int | None:
+    """Return the sentinel that most values beyond all dates are, if any show, and mark their cells as not seen.
+
+    ``points`` are those of `sentinels_of`; all else is as in `_occupied`.
+    """
+    beyond = np.flatnonzero(seen & (grid.starts >= points[0])) if points else np.empty(0, np.int64)
+    if not beyond.size:
+        return None
+    seen[beyond] = False
+    return int(grid.ends[beyond[np.argmax(counts[beyond])]])
 
 
 def _occupied(grid: OrderedCodec, counts: Array, sigma: float, price: Price, plausible: range) -> Mask:

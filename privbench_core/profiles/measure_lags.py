@@ -343,5 +343,6 @@ def _cells(point: Point) -> tuple[NDArray[np.int64], Array]:
     ends = codec.starts.astype(np.int64), codec.ends.astype(np.int64)
     middles = (ends[0] + (ends[1] - ends[0]) // 2) * codec.grid.step + codec.grid.origin
     inside = rows[: codec.ordered]
-    inside[[0, -1]] += rows[[codec.below, codec.above]]
+    inside[0] += rows[codec.below]
+    inside[-1] += rows[codec.above] if codec.sentinel is None else 0.0
     return middles, inside

@@ -27,6 +27,7 @@ from privbench_core.columns.lags import Intervals
 from privbench_core.errors import InternalError
 from privbench_core.guards import BLOCK_ROWS, FITTING_ROUNDS, PROPOSALS, SAMPLE_ROWS, SMOOTHING, TINY
 from privbench_core.profiles.lags import Lag, Lags
+from privbench_core.schema.types.times import DateType, TimestampType
 from privbench_core.tuning import TUNING
 
 Points = NDArray[np.int64]
@@ -87,11 +88,14 @@ class _Base:
 
 
 def _points(values: pa.Array | pa.ChunkedArray) -> tuple[Points, NDArray[np.bool_]]:
-    """Return points in time as numbers of their type, and which are not NULL; shapes (n,)."""
+    """Return points in time as numbers of their type, and which are neither NULL nor sentinels; shapes (n,)."""
     whole = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
     known = whole.is_valid().to_numpy(zero_copy_only=False)
     numbers = whole.view(pa.int32() if pa.types.is_date32(whole.type) else pa.int64())
-    return numbers.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64), known
+    points = numbers.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+    if pa.types.is_date32(whole.type) or pa.types.is_timestamp(whole.type):
+        known &= points < (DateType() if pa.types.is_date32(whole.type) else TimestampType()).endless
+    return points, known
 
 
 @dataclass(frozen=True)
@@ -178,7 +182,7 @@ class DatedRows:
         known = np.logical_or.reduce([base.known[rows] for base in bases])
         inside = codes < self.coder.ordered
         if codec.open_ended:
-            inside |= codes != Intervals.of(self.coder).null
+            inside |= ~np.isin(codes, Intervals.of(self.coder).timeless)
         dated = np.flatnonzero(inside & known)
         if not len(dated):
             return codes, values

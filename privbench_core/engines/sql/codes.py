@@ -18,7 +18,7 @@ from privbench_core.columns.categorical import CategoricalCodec
 from privbench_core.columns.codec import Codec
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.fanout_bins import FanoutCodec
-from privbench_core.columns.grid import Grid, in_units
+from privbench_core.columns.grid import Grid, in_units, sentinels_of
 from privbench_core.columns.intervals import OrderedCodec, StepCodec
 from privbench_core.columns.opaque import OpaqueCodec
 from privbench_core.columns.surrogates import SurrogateCodec
@@ -27,8 +27,9 @@ from privbench_core.engines.sql.literals import Expr, is_missing, number, real
 from privbench_core.engines.sql.search import NUMBERS, REALS, TEXTS, Kind, either
 from privbench_core.errors import InternalError
 from privbench_core.guards import EXACT_FLOAT, FINEST_CELL, FLOAT_DUST, LEAST_FLOAT
-from privbench_core.schema.columns import ColumnType
+from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.types.base import INT64_MAX
+from privbench_core.schema.types.times import NO_DISTANCE
 
 _HALVES = 2**52  # beyond, floats have no halves
 _LISTED = 1 << 12  # numbers in a list: more than the days of ten years; longer ones would make long statements
@@ -49,11 +50,20 @@ def code_of(database: Database, value: Expr, discretizer: Discretizer, labels: S
     return exp.case().when(is_missing(value, kind), number(meant[codec.null])).else_(found)
 
 
-def difference_of(value: Expr, base: Expr) -> Expr:
-    """Return the difference of two stored numbers in 64 bits, see `columns.differences`; NULL where one of them is."""
+def difference_of(value: Expr, base: Expr, of: Column) -> Expr:
+    """Return the difference of two stored numbers in 64 bits, see `columns.differences`; NULL where one of them is.
+
+    ``of`` is the column of the value.
+    """
     long = exp.DataType.build("decimal(38, 0)")
     ends = [exp.cast(_clamped(each), long.copy()) for each in (value, base)]
-    return bounded(exp.Paren(this=exp.Sub(this=ends[0], expression=ends[1])), -INT64_MAX, INT64_MAX)
+    found = bounded(exp.Paren(this=exp.Sub(this=ends[0], expression=ends[1])), -INT64_MAX, INT64_MAX)
+    for first in sentinels_of(of)[:1]:
+        known = exp.Not(this=exp.Is(this=base.copy(), expression=exp.Null()))
+        endless = exp.and_(exp.GTE(this=value.copy(), expression=number(first)), known)
+        itself = exp.Add(this=_clamped(value), expression=number(NO_DISTANCE))
+        found = exp.Paren(this=exp.case().when(endless, itself).else_(found))
+    return found
 
 
 def _of_present(database: Database, value: Expr, codec: Codec, meant: Sequence[int]) -> Expr:

@@ -267,10 +267,11 @@ class _Rows:
             return self._children(feature.key, "r")
         if isinstance(feature, OwnDifference):
             own, base = (column(tables.column(self._table, name), "r") for name in (feature.column, feature.base))
-            return difference_of(own, base)
+            return difference_of(own, base, tables.schema.table(self._table).column(feature.column))
         if isinstance(feature, OwnerDifference):
             base = column(tables.column(feature.key.parent, feature.base), self.join(feature.key))
-            return difference_of(column(tables.column(self._table, feature.column), "r"), base)
+            of = tables.schema.table(self._table).column(feature.column)
+            return difference_of(column(tables.column(self._table, feature.column), "r"), base, of)
         if isinstance(feature, ParentRow):
             parent, public = self.join(feature.key), tables.schema.table(feature.key.parent).public
             there = f"{parent}.n" if public else "0"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
 from privbench_core.schema.types.base import INT64_MAX, OrderedType, Scalar, SqlName
@@ -15,6 +16,11 @@ if TYPE_CHECKING:
 _MICROSECOND = dt.timedelta(microseconds=1)
 _DAY_ZERO = dt.date(1970, 1, 1)
 _TIME_ZERO = dt.datetime(1970, 1, 1)
+# From this year on, a date stands for no day: "until further notice" is written as one of these.
+_ENDLESS = "2900-01-01"
+_SENTINELS = ("2999-12-31", "3000-01-01", "9999-01-01", "9999-12-31", "9999-12-31T23:59:59")
+NO_DISTANCE = DAY << 24
+"""More than lies between any two points in time, in days or microseconds; whole days in both."""
 _SPAN = "a span of time like P1DT2H, or 1 day 02:00:00"
 
 
@@ -45,11 +51,22 @@ class _TimeType(OrderedType):
         return span // self.point
 
 
-class _CalendarType(_TimeType):
+class CalendarType(_TimeType):
     """What points in time have in common."""
 
     calendar = True
     last: ClassVar[str]
+
+    @cached_property
+    def endless(self) -> int:
+        """The number of the first point in time that is a sentinel (9999-12-31 for none), and has no distance."""
+        return int(self.number(_ENDLESS))
+
+    @cached_property
+    def sentinels(self) -> tuple[int, ...]:
+        """Numbers of the usual sentinels."""
+        days = (value for value in _SENTINELS if self.point < DAY or "T" not in value)
+        return tuple(int(self.number(value)) for value in days)
 
     @property
     def extent(self) -> tuple[int, int]:
@@ -64,7 +81,7 @@ class _CalendarType(_TimeType):
 
 
 @dataclass(frozen=True)
-class DateType(_CalendarType):
+class DateType(CalendarType):
     """Days. A number counts days since 1970-01-01."""
 
     name = "date"
@@ -86,7 +103,7 @@ class DateType(_CalendarType):
 
 
 @dataclass(frozen=True)
-class TimestampType(_CalendarType):
+class TimestampType(CalendarType):
     """Points in time without a zone. A number counts microseconds since 1970-01-01."""
 
     name = "timestamp"
