@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.documents import leaf_values
-from privbench_core.columns.grid import Grid, sentinels_of
+from privbench_core.columns.grid import Grid
 from privbench_core.schema.columns import Column, Learn, Relative
 from privbench_core.schema.tables import Table
 from privbench_core.schema.types.base import INT64_MAX
-from privbench_core.schema.types.times import NO_DISTANCE
+from privbench_core.schema.types.times import NO_DISTANCE, CalendarType
 
 Values: TypeAlias = pa.Array | pa.ChunkedArray
 _NULL = -INT64_MAX - 1
@@ -51,8 +51,8 @@ def differences(column: Column, base: Column, values: Values, bases: Values) -> 
     modelled = replace(column, relative=column.relative or Relative(base.name, Learn())).modelled
     (ends, no_end), (starts, no_start) = _numbers(column, values), _numbers(base, bases)
     found = np.maximum(_saturated(ends - starts, ends, starts, down=True), -INT64_MAX)
-    for first in sentinels_of(column)[:1]:
-        found = np.where(ends >= first, NO_DISTANCE + ends, found)
+    if isinstance(kind := column.logical, CalendarType):
+        found = np.where(ends >= kind.endless, NO_DISTANCE + ends, found)
     return Grid.of(modelled).array(found, no_end | no_start)
 
 
@@ -137,7 +137,7 @@ def _sums(column: Column, base: Column, bases: Values, differences: Values) -> p
     grid = Grid.of(column)
     low, high = grid.extent
     ends = _saturated(starts + found, starts, found, down=False)
-    if sentinels_of(column):
+    if column.type.logical.calendar:
         ends = np.where(found >= NO_DISTANCE, found - NO_DISTANCE, ends)
     return grid.array(np.clip(ends, low, high), no_start | none)
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from privbench_core.columns.codec import Codec, Codes
 from privbench_core.columns.grid import Grid, Numbers, is_multiple, sentinels_of
 from privbench_core.errors import InternalError, SpecError
-from privbench_core.guards import EXACT_FLOAT, FINEST_CELL, MAX_DECLARED_CELLS, TINY
+from privbench_core.guards import EXACT_FLOAT, FINEST_CELL, MAX_DECLARED_CELLS, REDRAWING_ROUNDS, TINY
 from privbench_core.schema.columns import Column, ColumnType, Scalar
 from privbench_core.tuning import TUNING
 
@@ -38,6 +38,7 @@ class OrderedCodec(Codec):
         open_ended: Whether the ends are estimates, at which values must not pile up, rather than bounds of the domain.
         beyond: How far values outside of open ends lie beyond the first and the last number on average; 0 where they
             are taken to lie in the first and the last cell.
+        dates: Whether the numbers are dates, as 20201231: no other ones are drawn.
         sentinel: The grid point of the type that all values above the range stand for, as 9999-12-31; None for none.
     """
 
@@ -47,6 +48,7 @@ class OrderedCodec(Codec):
     last: int | float
     open_ended: bool = False
     beyond: tuple[float, float] = (0.0, 0.0)
+    dates: bool = False
     sentinel: int | None = None
     in_order: ClassVar[bool] = True
 
@@ -126,6 +128,8 @@ class OrderedCodec(Codec):
             numbers[cells == self.above] = self.last
         elif outside:
             self._spread(numbers, cells, rng)
+        if self.dates:
+            self._to_dates(numbers, inside[cells], rng)
         drawn = self.grid.array(numbers, cells == self.null if self.nullable else None)
         if self.sentinel is None or not outside:
             return drawn
@@ -176,6 +180,15 @@ class OrderedCodec(Codec):
         parts = ((float(rows[outside] * self.widths[cell]), float(rows[cell])) for cell, outside in ends)
         means = [min(spread, most * there) / there if there > TINY else most * (spread > 0) for spread, there in parts]
         return replace(self, beyond=(means[0], means[1]))
+
+    def _to_dates(self, numbers: Numbers, cells: Codes, rng: np.random.Generator) -> None:
+        """Draw numbers that are no date again, and take the end of a month where their cell seems to hold none."""
+        for _ in range(REDRAWING_ROUNDS):
+            wrong = np.flatnonzero(numbers != nearest_dates(numbers))
+            if not len(wrong):
+                return
+            numbers[wrong] = self._draw(cells[wrong], rng)
+        numbers[:] = nearest_dates(numbers)
 
     def _spread(self, numbers: Numbers, cells: Codes, rng: np.random.Generator) -> None:
         """Move values outside beyond the ends: as far again at most, and none below zero if the range is above it."""
@@ -358,6 +371,19 @@ def log_scale_codec(column: Column, *, table: str = "") -> OrderedCodec:
     first, *usual = sentinels_of(column) or (low,)
     starts |= {first, *(start for point in usual for start in (point, point + 1) if start <= high)}
     return OrderedCodec(grid, column.nullable, tuple(sorted(starts)), high)
+
+
+def nearest_dates(numbers: Numbers) -> NDArray[np.int64]:
+    """Return the nearest day of the same month, or year, of numbers that are written like dates, shape (n,).
+
+    >>> nearest_dates(np.array([20200230, 20201231, 20201399])).tolist()
+    [20200229, 20201231, 20201231]
+    """
+    months = numbers // 10_000 * 12 + np.clip(numbers // 100 % 100, 1, 12) - 1
+    first = (months - 1970 * 12).astype("datetime64[M]")
+    last = ((first + 1).astype("datetime64[D]") - first.astype("datetime64[D]")).astype(np.int64)
+    days = np.where(numbers // 100 % 100 > 12, last, np.clip(numbers % 100, 1, last))  # noqa: PLR2004 - months
+    return np.asarray(months // 12 * 10_000 + (months % 12 + 1) * 100 + days, np.int64)
 
 
 def roundest(low: float, high: float) -> float:

@@ -160,6 +160,8 @@ def plausible_bounds(column: Column) -> tuple[Scalar, Scalar]:
         return (low, high) if str(column.type) == "date" else (f"{low}T00:00:00{zone}", f"{high}T00:00:00{zone}")
     if not logical.numeric:
         return "PT0S", "P1D" if column.relative is None else "P30D"  # between two times lie days
+    if column.written_dates:
+        return 20000101, 20301231
     fitting = (bounds for names, bounds in _NUMBERS.items() if words & set(names.split("|")))
     first, last = next(fitting, (0, 1000))
     grid = Grid.of(column)

@@ -92,7 +92,7 @@ def _fake(what: str, provider: str) -> Guess:
 # Nearly every row has another one: a learned list would name few of them, and cost as much.
 _NEARLY_UNIQUE = (
     r"uid|uuid|guid|serial( (number|no))?|(reference|document|invoice|order|tracking) ?(number|no|nr)|last update|"
-    r"(update|create)d?( (at|on|date))?"
+    r"(update|create)d?( (at|on|date))?|row ?id"
 )
 _PERHAPS_UNIQUE = r"names?|titles?|captions?|composer|company|path|file ?name|sku|isbn|barcode"
 _DIGIT = "[0-9a-f]"
@@ -296,6 +296,15 @@ def _guess_by_name(name: str, table: str) -> Guess | None:
     if words in _WORDS_OF_NAMES and is_called_after_persons(table):
         return _fake(_NAMES, _WORDS_OF_NAMES[words])
     return first_match(re.sub(r" \d+$", "", words), _CONTENTS)
+
+
+def numbers_own_person(name: str, table: FoundTable) -> bool:
+    """Return whether a column probably numbers the persons that a table lists: next to it are their names."""
+    of_somebody = ends_with(name, rf"{_SOMEBODY} ?id")
+    names = [
+        column for column in table.usable if (guess := _guess_by_name(column, table.name)) and guess.what == _NAMES
+    ]
+    return of_somebody and len(names) > 1
 
 
 def identifying_columns(table: FoundTable, *, distinct: bool = False) -> tuple[str, ...]:

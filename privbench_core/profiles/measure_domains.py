@@ -49,6 +49,8 @@ from privbench_core.schema.tables import Schema, Table
 from privbench_core.tuning import TUNING
 from privbench_core.units.row_count import RowCount, powers_up_to
 
+_YEARS = 1 << 24, 1 << 25  # the cell of the grid that holds dates of our times, written as 20201231
+
 
 @dataclass(frozen=True)
 class Learned:
@@ -196,9 +198,12 @@ def _learn_range(session: PrivateSession, table: Table, column: Column, price: P
         rows_seen, cells = np.zeros(len(counts)), np.flatnonzero(seen)
         for run in np.split(cells, np.flatnonzero(np.diff(cells) > 1) + 1):
             rows_seen[run] = segment_and_smooth(counts[run], noisy.sigma, np.ones(len(run)))[1]
-        return replace(learned_codec(grid, rows_seen, step), sentinel=sentinel), ""
+        learned = replace(learned_codec(grid, rows_seen, step), sentinel=sentinel)
+        dates = column.written_dates and learned.grid.step == 1
+        dates &= _YEARS[0] <= learned.cuts[0] and learned.last < _YEARS[1]
+        return replace(learned, dates=dates), ""
     assumed = equal_width_codec(column, low, high, table=table.name)
-    open_ended = _in_steps(replace(assumed, open_ended=True, sentinel=sentinel), step)
+    open_ended = _in_steps(replace(assumed, open_ended=True, dates=column.written_dates, sentinel=sentinel), step)
     what = "the range" if column.relative is None else f"the range of the difference from {column.relative.to}"
     return open_ended, f"noise hid {what}, so {low} to {high} is assumed from name and type; declare a domain"
 

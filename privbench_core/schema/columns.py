@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,8 @@ from privbench_core.errors import InternalError
 from privbench_core.schema.types.base import LogicalType, Scalar
 from privbench_core.schema.types.registry import ColumnType, SqlType, default_sql_type, parse_sql_type
 from privbench_core.stored import Storable
+
+_DATE = re.compile(r"(?i)(?<!up)(?<!candi)(?<!man)(?<!vali)(date|ymd)")
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -155,6 +158,11 @@ class Column:
             scale=self.scale if scaled else None,
             sql_type=None,
         )
+
+    @property
+    def written_dates(self) -> bool:
+        """Whether whole numbers may be dates, as 20201231: their name says so."""
+        return self.type is ColumnType.INTEGER and self.relative is None and _DATE.search(self.name) is not None
 
     @property
     def learns_list(self) -> bool:

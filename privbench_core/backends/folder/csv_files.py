@@ -8,11 +8,13 @@ without a header is a private row too, so it is quoted only where it may be a li
 from __future__ import annotations
 
 import csv
+import gzip
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from difflib import get_close_matches
 from pathlib import Path
+from typing import IO, Any
 
 import pyarrow as pa
 import pyarrow.csv
@@ -27,14 +29,19 @@ _SEPARATORS = ",;\t|"
 _BYTES = 1 << 24  # of a file at a time: more than any row has
 
 
+def unzipped(path: Path) -> Path:
+    """Return the name of a file without the ``.gz`` of one that is compressed."""
+    return path.with_suffix("") if path.suffix.lower() == ".gz" else path
+
+
 def is_csv(path: Path) -> bool:
-    """Return whether a file is CSV, by its name."""
-    return path.suffix.lower() in {".csv", ".tsv"}
+    """Return whether a file is CSV, perhaps compressed, by its name."""
+    return unzipped(path).suffix.lower() in {".csv", ".tsv"}
 
 
 def separator(path: Path) -> str:
     """Return what stands most often between the names in the first line of a file; a comma if nothing does."""
-    with path.open(encoding="utf-8-sig", errors="replace", newline="") as lines:
+    with _text(path, errors="replace") as lines:
         unquoted = re.sub(r'"[^"]*"?', "", lines.readline(_BYTES))
     return max(_SEPARATORS, key=unquoted.count)
 
@@ -79,10 +86,18 @@ def csv_batches(table: Table, path: Path) -> Iterator[pa.Table]:
         raise _irregular(table, path, what, _first_problem(path, fields=True)) from None
 
 
+def _opener(path: Path) -> Callable[..., IO[Any]]:
+    return open if unzipped(path) == path else gzip.open
+
+
+def _text(path: Path, errors: str = "strict") -> IO[str]:
+    return _opener(path)(path, "rt", encoding="utf-8-sig", errors=errors, newline="")
+
+
 def _header(table: str, path: Path) -> list[str]:
     """Return the first line of a file; [] if it has none. No message quotes it."""
     try:
-        with path.open(encoding="utf-8-sig", newline="") as lines:
+        with _text(path) as lines:
             return next(csv.reader(lines, delimiter=separator(path)), [])
     except UnicodeDecodeError:
         raise _not_utf8(table, path) from None
@@ -98,7 +113,12 @@ def _may_be_names(header: list[str]) -> bool:
 
     Nearly all rows of values have a number, a date or NULL among them, or, if read with the wrong separator, that one.
     """
-    usual = (n.isprintable() and any(map(str.isalpha, n)) and not {";", "|"}.intersection(n) for n in header)
+    # A name like "+/-" has neither letters nor digits.
+    wordy = (bool(n.strip()) and (any(map(str.isalpha, n)) or not any(map(str.isdigit, n))) for n in header)
+    usual = (
+        n.isprintable() and is_wordy and not {";", "|"}.intersection(n)
+        for n, is_wordy in zip(header, wordy, strict=True)
+    )
     return len(set(header)) == len(header) and all(usual)
 
 
@@ -119,7 +139,7 @@ def _irregular(table: Table, path: Path, what: str, where: str | None) -> Source
 
 def _has_quotes(path: Path) -> bool:
     """Return whether there is a quote in a file; one without is not parsed twice."""
-    with path.open("rb") as file:
+    with _opener(path)(path, "rb") as file:
         return any(b'"' in block for block in iter(lambda: file.read(_BYTES), b""))
 
 
@@ -132,7 +152,7 @@ def _first_problem(path: Path, *, fields: bool) -> str | None:
     """
     limit = csv.field_size_limit(sys.maxsize)  # a value may be long; the default refuses 131,072 characters
     try:
-        with path.open(encoding="utf-8-sig", newline="") as lines:
+        with _text(path) as lines:
             reader = csv.reader(lines, delimiter=separator(path), strict=True)
             header = next(reader, [])
             number, started = 1, reader.line_num + 1
@@ -157,7 +177,7 @@ def _column(path: Path, started: int, header: list[str]) -> str:
     """Return the column of the first value of a row whose quote is still open at the end of the line, or goes on."""
     between = re.escape(separator(path))
     regular = re.compile(rf'(?:"(?:[^"]|"")*"|[^"{between}][^{between}]*|){between}')  # a value, and what ends it
-    with path.open(encoding="utf-8-sig", newline="") as lines:
+    with _text(path) as lines:
         text = next((line for number, line in enumerate(lines, start=1) if number == started), "")
     position = end = 0
     while found := regular.match(text, end):

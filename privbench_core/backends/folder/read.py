@@ -19,7 +19,7 @@ from privbench_core.backends.base import Source, check_columns, check_table
 from privbench_core.backends.cast import canonical_parts
 from privbench_core.backends.catalogue import SEVERAL_VALUES, Catalogue, FoundColumn, FoundTable, found_column
 from privbench_core.backends.fingerprint import fingerprint_files
-from privbench_core.backends.folder.csv_files import csv_batches, csv_columns, is_csv
+from privbench_core.backends.folder.csv_files import csv_batches, csv_columns, is_csv, unzipped
 from privbench_core.errors import SourceError
 from privbench_core.schema.columns import ColumnType
 from privbench_core.schema.tables import Table
@@ -39,6 +39,8 @@ _ELEMENTS = {
 @dataclass(frozen=True)
 class FolderSource(Source):
     r"""Files named ``<table>.parquet``, ``.csv`` or ``.tsv``, or folders of Parquet files named ``<table>``.
+
+    CSV files may be compressed (``.csv.gz``).
 
     CSV files have a header and UTF-8, and commas, semicolons, tabs or bars between fields. An empty field is NULL, and
     so is ``\N``, as databases write it; quoted, they are text.
@@ -119,7 +121,7 @@ def stored_tables(folder: Path, what: str) -> list[tuple[str, tuple[Path, ...]]]
                     parts = tuple(part for part in _data(path) if _is_parquet(part) and part.is_file())
                     found += [(path.stem if _is_parquet(path) else path.name, parts)] if parts else []
             elif _is_parquet(path) or is_csv(path):
-                found.append((path.stem, (path,)))
+                found.append((unzipped(path).stem, (path,)))
     except OSError as error:
         raise SourceError(f"{what}: {folder} cannot be read ({error.strerror}); check the folder") from None
     return found

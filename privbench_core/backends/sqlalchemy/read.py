@@ -180,7 +180,13 @@ def _array(values: tuple[object, ...]) -> pa.Array:
 
 def _table(inspector: sa.Inspector, name: str) -> FoundTable:
     listed = inspector.get_columns(name)
-    found = (found_column(column["name"], str(column["type"]), nullable=bool(column["nullable"])) for column in listed)
+    # SQLite takes texts of any length as CHAR, which elsewhere means one character.
+    unbounded = sa.CHAR if inspector.dialect.name == "sqlite" else ()
+    natives = ("TEXT" if isinstance(t, unbounded) and t.length is None else str(t) for t in (c["type"] for c in listed))
+    found = (
+        found_column(column["name"], native, nullable=bool(column["nullable"]))
+        for column, native in zip(listed, natives, strict=True)
+    )
     columns = tuple(replace(each, comment=column.get("comment")) for each, column in zip(found, listed, strict=True))
     keys = tuple(
         FoundKey(tuple(key["constrained_columns"]), key["referred_table"], tuple(key["referred_columns"]))

@@ -18,7 +18,7 @@ from privbench_core.columns.categorical import CategoricalCodec
 from privbench_core.columns.codec import Codec
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.fanout_bins import FanoutCodec
-from privbench_core.columns.grid import Grid, in_units, sentinels_of
+from privbench_core.columns.grid import Grid, in_units
 from privbench_core.columns.intervals import OrderedCodec, StepCodec
 from privbench_core.columns.opaque import OpaqueCodec
 from privbench_core.columns.surrogates import SurrogateCodec
@@ -29,7 +29,7 @@ from privbench_core.errors import InternalError
 from privbench_core.guards import EXACT_FLOAT, FINEST_CELL, FLOAT_DUST, LEAST_FLOAT
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.types.base import INT64_MAX
-from privbench_core.schema.types.times import NO_DISTANCE
+from privbench_core.schema.types.times import NO_DISTANCE, CalendarType
 
 _HALVES = 2**52  # beyond, floats have no halves
 _LISTED = 1 << 12  # numbers in a list: more than the days of ten years; longer ones would make long statements
@@ -58,9 +58,9 @@ def difference_of(value: Expr, base: Expr, of: Column) -> Expr:
     long = exp.DataType.build("decimal(38, 0)")
     ends = [exp.cast(_clamped(each), long.copy()) for each in (value, base)]
     found = bounded(exp.Paren(this=exp.Sub(this=ends[0], expression=ends[1])), -INT64_MAX, INT64_MAX)
-    for first in sentinels_of(of)[:1]:
+    if isinstance(kind := of.logical, CalendarType):
         known = exp.Not(this=exp.Is(this=base.copy(), expression=exp.Null()))
-        endless = exp.and_(exp.GTE(this=value.copy(), expression=number(first)), known)
+        endless = exp.and_(exp.GTE(this=value.copy(), expression=number(kind.endless)), known)
         itself = exp.Add(this=_clamped(value), expression=number(NO_DISTANCE))
         found = exp.Paren(this=exp.case().when(endless, itself).else_(found))
     return found
