@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from privbench_core.errors import SourceError
 from privbench_core.schema.columns import Column
 from privbench_core.schema.tables import Table
+from privbench_core.schema.types.base import is_kind
 
 
 def canonical_table(table: Table, read: Callable[[str], pa.ChunkedArray]) -> pa.Table:
@@ -36,6 +38,8 @@ def canonical_table(table: Table, read: Callable[[str], pa.ChunkedArray]) -> pa.
         try:
             if column.logical.textual:
                 values.validate(full=True)  # a Parquet file may hold bytes as text that are no UTF-8
+            if column.format is not None and is_kind(values.type, "string", "large_string"):
+                values = pc.strptime(values, column.format, "us")
             arrays.append(column.logical.read(values, column.arrow_type))
         except (pa.ArrowException, ValueError, OverflowError):  # what Python reads for Arrow fails in its own ways
             problems.append(_misfit(table, column, values.type))
@@ -95,7 +99,9 @@ def refused(column: Column, *, nested: bool, time: bool) -> str | None:
 
 def _misfit(table: Table, column: Column, found: pa.DataType) -> str:
     what = f"some values of the source's type {found} do not fit type {column.logical}"
-    return f"{table.name}.{column.name}: {what}; declare another type, or fix the source"
+    written = column.logical.calendar and is_kind(found, "string", "large_string")
+    form = "if they are dates, declare how they are written, as format: '%d/%m/%Y'; else " if written else ""
+    return f"{table.name}.{column.name}: {what}; {form}declare another type, or fix the source"
 
 
 def _plain(values: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -165,6 +165,8 @@ def _modelled(table: FoundTable, column: FoundColumn, sample: SampleColumn | Non
         said = (
             "this type is guessed from the name" if by_name else "text, or is it an integer, float, date or timestamp?"
         )
+        if by_name and by_name.logical.calendar:
+            said += "; if dates are not written like 2020-12-31, add their format: '%d/%m/%Y'"
         guessed = (f"CSV files have no types; {said}",)
         if by_name is ColumnType.FLOAT and ends_with(column.name, MONEY):
             return _Chosen(ColumnType.DECIMAL, {"precision": 12, "scale": 2, "domain": "learn"}, guessed)

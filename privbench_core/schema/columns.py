@@ -123,6 +123,7 @@ class Column:
         comment: What the column is, as the source or the spec says it; kept in the DDL.
         sequence: Of an identity; None for the usual one.
         unit: What its numbers count: EUR, kg, minutes.
+        format: How a source writes dates or times as text, in the words of strptime; None for ISO 8601.
         relative: The base, and the domain of the difference, where that is modelled in place of the column.
     """
 
@@ -139,6 +140,7 @@ class Column:
     comment: str | None = None
     sequence: IdentitySequence | None = None
     unit: str | None = None
+    format: str | None = None
     relative: Relative | None = None
 
     @property

@@ -66,6 +66,7 @@ def column_identity(column: Column) -> Identity:
         scale=column.scale,
         max_length=column.max_length,
         sql_type=column.sql_type,
+        format=column.format,
         relative=None if base is None else {"to": base.to, "domain": domain_identity(base.domain)},
     )
 

@@ -149,6 +149,7 @@ COLUMN = Form(
     max_length=Key(count(), "write a positive number of characters or bytes", None),
     relative_to=Key(NAME, "name the column that it is relative to, or table.column of its owner", None),
     domain=Key(anything(_DOMAIN), "declare what values there may be", None),
+    format=Key(TEXT, "write how the source writes dates, like '%d/%m/%Y'", None),
     nullable=YES_OR_NO,
     identity=YES_OR_NO,
     sql_type=Key(TEXT, "name a type of PostgreSQL, or an enum of this file", None),

@@ -33,7 +33,7 @@ from privbench_core.spec.ddl import parse_generated, parse_partitioning
 from privbench_core.spec.fields import Kind, Node, Problems
 from privbench_core.spec.model import Change, VersionQuery, Watermark
 
-_OPTIONS = ("precision", "scale", "max_length", "identity")  # of some types only
+_OPTIONS = ("precision", "scale", "max_length", "identity", "format")  # of some types only
 _TEXT_HINT = "write {pattern: a regular expression} or {faker: email}, or leave it out; or make it a category"
 
 

@@ -12,7 +12,8 @@ import pyarrow as pa
 import pytest
 
 from privbench_core.columns.categorical import CategoricalCodec
-from privbench_core.columns.intervals import equal_width_codec, log_scale_codec
+from privbench_core.columns.grid import Grid
+from privbench_core.columns.intervals import OrderedCodec, equal_width_codec, log_scale_codec
 from privbench_core.columns.made_up import MadeUp
 from privbench_core.columns.registry import codec_for
 from privbench_core.errors import InternalError, ReleaseError, SourceError, SpecError
@@ -463,3 +464,14 @@ def test_made_up_values_keep_what_all_named_ones_have_in_common():
         assert len(set(values)) == 40
         assert all(value.startswith(kept) for value in values)
         assert kept or not all(value.startswith("DX") for value in values)
+
+
+def test_numbers_that_are_written_like_dates_are_dates() -> None:
+    """A range is learned in cells of a year or a century; what is drawn from them are days all the same."""
+    cuts = (20170101, 20170230, 20170301, 20180101)
+    codec = OrderedCodec(Grid.of(Column("check_in_date", ColumnType.INTEGER)), False, cuts, 20191231, dates=True)
+    drawn = codec.decode(np.repeat(np.arange(4, dtype=np.int32), 500), np.random.default_rng(0)).to_pylist()
+    days = [date.fromisoformat(str(number)) for number in drawn]
+    assert len(set(days)) > 700
+    assert {day.year for day in days[1500:]} == {2018, 2019}
+    assert set(drawn[500:1000]) == {20170228}  # a cell without a day

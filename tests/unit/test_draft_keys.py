@@ -10,7 +10,7 @@ from privbench_core.draft.draft import Decisions, reflect
 from privbench_core.schema.columns import ColumnType, Learn, Values
 from privbench_core.schema.tables import Schema
 from privbench_core.spec.load import load_spec
-from tests.helpers.drafts import duckdb_file
+from tests.helpers.drafts import csv_folder, duckdb_file, sqlite_file
 
 CLINIC = """
 CREATE TYPE route AS ENUM ('oral', 'iv');
@@ -83,3 +83,34 @@ CREATE TABLE violation (customer_id BIGINT REFERENCES customer, day DATE, descri
 """
     draft = reflect(str(duckdb_file(tmp_path, sql)))
     assert "description: {type: category, domain: learn}" in draft
+
+
+def test_who_is_listed_with_a_name_has_the_key_that_the_first_column_is_called_like(tmp_path: Path) -> None:
+    """As baseball and hockey databases come: no table is called after players."""
+    files = {
+        "Master": "playerID,coachID,firstName,lastName,birthYear",
+        "Scoring": "playerID,year,goals",
+        "Coaches": "coachID,year,wins",
+        "Goalies": "playerID,year,saves",
+    }
+    draft = reflect(csv_folder(tmp_path / "hockey", files), decisions=Decisions(unit="Master"))
+    assert "primary_key: playerID" in draft
+    assert draft.count("{columns: playerID, references: {table: Master, columns: [playerID]}") == 2
+
+
+def test_a_number_of_rows_that_all_tables_have_is_no_key_between_them(tmp_path: Path) -> None:
+    files = {
+        "patients": "ROW_ID,SUBJECT_ID,GENDER,DOB",
+        "admissions": "ROW_ID,SUBJECT_ID,HADM_ID,ADMITTIME",
+        "transfers": "ROW_ID,SUBJECT_ID,HADM_ID,WARD",
+    }
+    draft = reflect(csv_folder(tmp_path / "hospital", files))
+    assert "unit: patients" in draft
+    assert draft.count("{columns: SUBJECT_ID, references: {table: patients, columns: [SUBJECT_ID]}") == 2
+
+
+def test_a_text_of_any_length_in_sqlite_is_no_single_character(tmp_path: Path) -> None:
+    source = sqlite_file(tmp_path, "CREATE TABLE person (id INTEGER PRIMARY KEY, ssn CHAR, zip CHAR(5));")
+    draft = reflect(source, decisions=Decisions(unit="person"))
+    assert "character(1)" not in draft
+    assert "character(5)" in draft

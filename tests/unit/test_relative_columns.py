@@ -278,3 +278,16 @@ def test_a_difference_that_noise_hides_is_said_to_be_one(tmp_path: Path) -> None
     ]
     assert len(hidden) == 1
     assert hidden[0].startswith("stay.paid: ")
+
+
+@pytest.mark.parametrize("kind", [DATE, ColumnType.TIMESTAMP])
+def test_a_date_that_stands_for_no_end_stays_whatever_it_is_relative_to(kind: ColumnType) -> None:
+    table, day = pair(kind), dt.datetime(2001, 5, 6)
+    ends = [dt.datetime(9999, 1, 1), dt.datetime(9999, 12, 31), dt.datetime(2001, 5, 9)]
+    as_stored = [each.date() if kind is DATE else each for each in (day, *ends)]
+    rows = rows_of(table, [as_stored[0]] * 3, as_stored[1:])
+    drawn = {"later": modelled_values(table, rows, "later").combine_chunks(), "base": rows["base"].combine_chunks()}
+    assert len(drawn["later"].unique()) == 3
+    moved = pa.array([as_stored[0] + dt.timedelta(days=700)] * 3, table.column("base").arrow_type)
+    made = written_values(table, drawn | {"base": moved})["later"].to_pylist()
+    assert made == [*as_stored[1:3], as_stored[3] + dt.timedelta(days=700)]

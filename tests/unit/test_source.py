@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+import gzip
 import sqlite3
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
@@ -614,3 +616,27 @@ def test_orphans_are_found_whatever_the_blocks(monkeypatch: pytest.MonkeyPatch, 
     assert 0 < len(known) < 50
     assert checked["b"]["id"].to_pylist() == sorted(known)
     assert checked["c"]["id"].to_pylist() == [i for i, up in c if up in known]
+
+
+def test_compressed_files_are_tables_and_a_name_may_have_no_letter(tmp_path: Path) -> None:
+    with gzip.open(tmp_path / "score.csv.gz", "wt", encoding="utf-8") as file:
+        file.write("id,+/-\n1,-3\n2,\n")
+    source = FolderSource(tmp_path)
+    (table,) = source.catalogue().tables
+    assert (table.name, [column.name for column in table.columns]) == ("score", ["id", "+/-"])
+    columns = Column("id", T.INTEGER), Column("+/-", T.INTEGER, Learn(), nullable=True)
+    assert source.read(Table("score", columns, ("id",)))["+/-"].to_pylist() == [-3, None]
+
+
+def test_dates_are_read_in_the_form_that_a_source_writes_them_in(tmp_path: Path) -> None:
+    (tmp_path / "visit.csv").write_text("id,day\n1,26-08-1961\n2,\n", encoding="utf-8")
+    day = Column("day", T.DATE, Learn(), nullable=True)
+    table = Table("visit", (Column("id", T.INTEGER), day), ("id",))
+    with pytest.raises(SourceError, match="visit.day: .* declare how they are written, as format: '%d/%m/%Y'; else"):
+        FolderSource(tmp_path).read(table)
+    written = replace(table, columns=(table.columns[0], replace(day, format="%d-%m-%Y")))
+    assert FolderSource(tmp_path).read(written)["day"].to_pylist() == [dt.date(1961, 8, 26), None]
+    other = replace(table, columns=(table.columns[0], replace(day, format="%m-%d-%Y")))
+    with pytest.raises(SourceError, match="visit.day: some values") as caught:
+        FolderSource(tmp_path).read(other)
+    assert "1961" not in str(caught.value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -10,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from privbench_core.columns.categorical import CategoricalCodec
+from privbench_core.columns.differences import written_values
 from privbench_core.columns.discretizer import merge_cells
 from privbench_core.columns.intervals import OrderedCodec
 from privbench_core.columns.made_up import MadeUp
@@ -21,7 +23,7 @@ from privbench_core.privacy.noise import Sensitivity, noise_std
 from privbench_core.profiles.measure_domains import learn_domains
 from privbench_core.profiles.measure_lists import learn_lists
 from privbench_core.profiles.measure_profile import Cells
-from privbench_core.schema.columns import Column, ColumnType, Learn, Values
+from privbench_core.schema.columns import Column, ColumnType, Learn, Relative, Values
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.privbench import PrivBench
@@ -226,6 +228,26 @@ def test_the_tails_of_a_range_are_learned(
         assert isinstance(codec, OrderedCodec)
         inside.append(float(np.mean((values >= codec.starts[0]) & (values <= codec.last))))
     assert np.mean(inside) > least
+
+
+@pytest.mark.parametrize("relative", [None, Relative("begun", Learn())], ids=["alone", "relative"])
+def test_the_date_that_stands_for_no_end_is_learned_apart_from_the_range(relative: Relative | None) -> None:
+    """Half of the rows are open, as databases write it: until 9999-01-01. No other date beyond the range is drawn."""
+    domain = None if relative else Learn()
+    columns = Column("begun", ColumnType.DATE, Learn()), Column("ended", ColumnType.DATE, domain, relative=relative)
+    table = Table("unit", (integer("id"), *columns), ("id",))
+    begun = np.random.default_rng(3).integers(10_000, 11_000, 4_000)
+    open_end = (dt.date(9999, 1, 1) - dt.date(1970, 1, 1)).days
+    ended = np.where(np.arange(4_000) % 2 == 0, open_end, begun + 30)
+    days = {name: pa.array(each.astype(np.int32)) for name, each in (("begun", begun), ("ended", ended))}
+    rows, price = {"unit": rows_of(table, id=np.arange(4_000), **days)}, Price(Measure.GDP, 0.01)
+    session = door_of(Schema("units", (table,), "unit"), rows, price, SeededNoise(1))
+    codec = learn_domains(session, table, None, price, 0.0).codecs["ended"]
+    assert isinstance(codec, OrderedCodec)
+    drawn = codec.decode(np.full(50, codec.above, np.int32), np.random.default_rng(0))
+    made = written_values(table, {"begun": rows["unit"]["begun"][:50].combine_chunks(), "ended": drawn})["ended"]
+    assert made.unique().to_pylist() == [dt.date(9999, 1, 1)]
+    assert codec.last < 40_000
 
 
 @pytest.mark.parametrize(("size", "looks"), [(None, 1), (RowCount(300.0, 1.0), 2)], ids=["one row", "several"])

@@ -85,6 +85,7 @@ class DateType(CalendarType):
     """Days. A number counts days since 1970-01-01."""
 
     name = "date"
+    options = frozenset({"format"})
     difference = "integer"  # days
     expected = "a date like 2020-12-31"
     step_expected = "whole days, like P7D"
@@ -107,6 +108,7 @@ class TimestampType(CalendarType):
     """Points in time without a zone. A number counts microseconds since 1970-01-01."""
 
     name = "timestamp"
+    options = frozenset({"format"})
     difference = "interval"
     expected = "a time like 2020-12-31T23:59:59, in UTC and without offset"
     last = "9999-12-31T23:59:59.999999"
