@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from privbench_core.columns.codec import Codec, Codes
 from privbench_core.columns.grid import Grid, Numbers, is_multiple, sentinels_of
 from privbench_core.errors import InternalError, SpecError
-from privbench_core.guards import EXACT_FLOAT, FINEST_CELL, MAX_DECLARED_CELLS, REDRAWING_ROUNDS, TINY
+from privbench_core.guards import EXACT_FLOAT, FINEST_CELL, MAX_DECLARED_CELLS, TINY
 from privbench_core.schema.columns import Column, ColumnType, Scalar
 from privbench_core.tuning import TUNING
 
@@ -182,13 +182,11 @@ class OrderedCodec(Codec):
         return replace(self, beyond=(means[0], means[1]))
 
     def _to_dates(self, numbers: Numbers, cells: Codes, rng: np.random.Generator) -> None:
-        """Draw numbers that are no date again, and take the end of a month where their cell seems to hold none."""
-        for _ in range(REDRAWING_ROUNDS):
-            wrong = np.flatnonzero(numbers != nearest_dates(numbers))
-            if not len(wrong):
-                return
-            numbers[wrong] = self._draw(cells[wrong], rng)
-        numbers[:] = nearest_dates(numbers)
+        """Draw a day of its cell for each number that is no date; the day before it where the cell has none."""
+        wrong = np.flatnonzero(numbers != written_day(_day_of(numbers)))
+        first, last = _day_of(self.starts[cells[wrong]] - 1) + 1, _day_of(self.ends[cells[wrong]])
+        days = first + (rng.random(len(wrong)) * np.maximum(last - first + 1, 0)).astype(np.int64)
+        numbers[wrong] = written_day(np.minimum(days, last))
 
     def _spread(self, numbers: Numbers, cells: Codes, rng: np.random.Generator) -> None:
         """Move values outside beyond the ends: as far again at most, and none below zero if the range is above it."""
@@ -373,17 +371,26 @@ def log_scale_codec(column: Column, *, table: str = "") -> OrderedCodec:
     return OrderedCodec(grid, column.nullable, tuple(sorted(starts)), high)
 
 
-def nearest_dates(numbers: Numbers) -> NDArray[np.int64]:
-    """Return the nearest day of the same month, or year, of numbers that are written like dates, shape (n,).
+def written_day(days: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return days since 1970-01-01 as dates are written in one number, shape (n,).
 
-    >>> nearest_dates(np.array([20200230, 20201231, 20201399])).tolist()
-    [20200229, 20201231, 20201231]
+    >>> written_day(_day_of(np.array([20200230, 20201231, 20201399, 20210031]))).tolist()
+    [20200229, 20201231, 20201231, 20201231]
     """
-    months = numbers // 10_000 * 12 + np.clip(numbers // 100 % 100, 1, 12) - 1
-    first = (months - 1970 * 12).astype("datetime64[M]")
-    last = ((first + 1).astype("datetime64[D]") - first.astype("datetime64[D]")).astype(np.int64)
-    days = np.where(numbers // 100 % 100 > 12, last, np.clip(numbers % 100, 1, last))  # noqa: PLR2004 - months
-    return np.asarray(months // 12 * 10_000 + (months % 12 + 1) * 100 + days, np.int64)
+    months = days.astype("datetime64[D]").astype("datetime64[M]")
+    number = months.astype(np.int64)
+    of_month = (days - months.astype("datetime64[D]").astype(np.int64)) + 1
+    return np.asarray((1970 + number // 12) * 10_000 + (number % 12 + 1) * 100 + of_month, np.int64)
+
+
+def _day_of(numbers: Numbers) -> NDArray[np.int64]:
+    """Return the last day that is written with no larger number, in days since 1970-01-01, shape (n,)."""
+    whole = np.asarray(numbers, np.int64)
+    month, day = whole // 100 % 100, whole % 100
+    months = (whole // 10_000 - 1970) * 12 + np.minimum(month, 13) - 1
+    begin, end = ((months + more).astype("datetime64[M]").astype("datetime64[D]").astype(np.int64) for more in (0, 1))
+    of_month = np.where(month > 12, 0, np.minimum(day, end - begin))  # noqa: PLR2004 - months
+    return np.where(month == 0, end, begin + of_month) - 1
 
 
 def roundest(low: float, high: float) -> float:

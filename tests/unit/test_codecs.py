@@ -472,6 +472,6 @@ def test_numbers_that_are_written_like_dates_are_dates() -> None:
     codec = OrderedCodec(Grid.of(Column("check_in_date", ColumnType.INTEGER)), False, cuts, 20191231, dates=True)
     drawn = codec.decode(np.repeat(np.arange(4, dtype=np.int32), 500), np.random.default_rng(0)).to_pylist()
     days = [date.fromisoformat(str(number)) for number in drawn]
-    assert len(set(days)) > 700
+    assert len(set(days)) > 600
     assert {day.year for day in days[1500:]} == {2018, 2019}
     assert set(drawn[500:1000]) == {20170228}  # a cell without a day

@@ -632,11 +632,11 @@ def test_dates_are_read_in_the_form_that_a_source_writes_them_in(tmp_path: Path)
     (tmp_path / "visit.csv").write_text("id,day\n1,26-08-1961\n2,\n", encoding="utf-8")
     day = Column("day", T.DATE, Learn(), nullable=True)
     table = Table("visit", (Column("id", T.INTEGER), day), ("id",))
-    with pytest.raises(SourceError, match="visit.day: .* declare how they are written, as format: '%d/%m/%Y'; else"):
+    with pytest.raises(SourceError, match=r"^visit.day: .* declare how they are written, as format: '%d/%m/%Y'; else"):
         FolderSource(tmp_path).read(table)
     written = replace(table, columns=(table.columns[0], replace(day, format="%d-%m-%Y")))
     assert FolderSource(tmp_path).read(written)["day"].to_pylist() == [dt.date(1961, 8, 26), None]
     other = replace(table, columns=(table.columns[0], replace(day, format="%m-%d-%Y")))
-    with pytest.raises(SourceError, match="visit.day: some values") as caught:
+    with pytest.raises(SourceError, match=r"^visit.day: some values") as caught:
         FolderSource(tmp_path).read(other)
     assert "1961" not in str(caught.value)
