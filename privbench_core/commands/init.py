@@ -15,6 +15,7 @@ import typer
 from privbench_core.commands.plan import show_plans
 from privbench_core.commands.run import run_and_report
 from privbench_core.commands.terminal import say
+from privbench_core.draft.columns import UNTYPED
 from privbench_core.draft.draft import NOT_CARRIED_OVER, ROWS_PER_PERSON, SCHEMAS, Decisions, Survey, reflect, survey
 from privbench_core.draft.units import KeyPlace, Role
 from privbench_core.errors import SpecError
@@ -72,6 +73,9 @@ def _summary(source: str, text: str) -> Iterator[str]:
         found = sum(mark in line for line in text.splitlines() if not line.startswith("#"))
         if found:
             yield f"  {found:,} {what}"
+    if untyped := sum(UNTYPED in line for line in text.splitlines()):
+        todo = "correct their types in the spec, or write the files as Parquet, which has types"
+        yield f"  {untyped:,} columns of CSV files are taken for text, because no name says more; {todo}"
     listed = [line.removeprefix("#").rstrip() for line in text.splitlines() if line.startswith("#   line ")]
     if listed:
         yield f"To fill in, {len(listed)}, marked CHOOSE in the spec; every other line has a default that works:"

@@ -22,6 +22,8 @@ from privbench_core.spec import forms
 from privbench_core.spec.dump import dump_domain
 from privbench_core.spec.yaml_io import flow_yaml
 
+UNTYPED = "text, or is it an integer, float, date or timestamp?"
+"""The remark on a column whose type neither a file nor a name says."""
 FROM_PARTITIONS = "the range of the table's partitions"
 """The remark on a domain that follows from them."""
 
@@ -162,9 +164,7 @@ def _modelled(table: FoundTable, column: FoundColumn, sample: SampleColumn | Non
     elif column.native == CSV:
         by_name = type_by_name(column.name, [c.name for c in table.columns])
         kind = by_name or kind
-        said = (
-            "this type is guessed from the name" if by_name else "text, or is it an integer, float, date or timestamp?"
-        )
+        said = "this type is guessed from the name" if by_name else UNTYPED
         if by_name and by_name.logical.calendar:
             said += "; if dates are not written like 2020-12-31, add their format: '%d/%m/%Y'"
         guessed = (f"CSV files have no types; {said}",)

@@ -32,6 +32,7 @@ _PERSONS = re.compile(
 # A type that does not fit is refused before anything is paid for.
 _DATES = r"(?!update|outdate|backdate|candidate|mandate|validate)[a-z]*date"  # also without a blank, as ``orderdate``
 _TIMES = r"timestamp|date ?time|created|updated|([a-z]+ed|paid|sent|made) at"
+_SPANS = (("start", "stop"), ("start", "end"), ("begin", "end"))
 _COUNTS = (
     r"age|year( id)?|month|quarter|count|cnt|qty|quantity|(number of|num) \w+|rank|size|capacity|population|"
     r"(milli)?seconds|minutes|hours|days|weeks|months|years|votes|views|likes|clicks|visits|followers|"
@@ -227,7 +228,8 @@ def type_by_name(name: str, siblings: Iterable[str] = ()) -> ColumnType | None:
 
     Args:
         name: Its name.
-        siblings: Names of the table's columns: next to a month or a year of the same kind, a day is a number.
+        siblings: Names of the table's columns: next to a month or a year of the same kind, a day is a number, and a
+            start and a stop are times.
 
     >>> str(type_by_name("DEATHDATE")), str(type_by_name("date_of_birth")), type_by_name("candidate")
     ('date', 'date', None)
@@ -235,10 +237,14 @@ def type_by_name(name: str, siblings: Iterable[str] = ()) -> ColumnType | None:
     ('integer', 'float')
     >>> str(type_by_name("birthDay")), str(type_by_name("birthDay", ["birthDay", "birthMonth"]))
     ('date', 'integer')
+    >>> type_by_name("START"), str(type_by_name("START", ["START", "STOP"]))
+    (None, 'timestamp')
     """
-    words = words_of(name)
-    if words.endswith("day") and {words[:-3] + "month", words[:-3] + "year"} & set(map(words_of, siblings)):
+    words, others = words_of(name), set(map(words_of, siblings))
+    if words.endswith("day") and {words[:-3] + "month", words[:-3] + "year"} & others:
         return ColumnType.INTEGER
+    if any(words in pair and others.issuperset(pair) for pair in _SPANS):
+        return ColumnType.TIMESTAMP
     return first_match(name, _TYPES)
 
 
