@@ -12,6 +12,7 @@ from privbench_core.schema.types.registry import ColumnType, SqlType, default_sq
 from privbench_core.stored import Storable
 
 _DATE = re.compile(r"(?i)(?<!up)(?<!candi)(?<!man)(?<!vali)(date|ymd)")
+_YEAR = re.compile(r"(?i)year(_?id)?$|(?<![a-z])(yr|season)$")
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -165,6 +166,11 @@ class Column:
     def written_dates(self) -> bool:
         """Whether whole numbers may be dates, as 20201231: their name says so."""
         return self.type is ColumnType.INTEGER and self.relative is None and _DATE.search(self.name) is not None
+
+    @property
+    def written_years(self) -> bool:
+        """Whether whole numbers are probably years: their name says so."""
+        return self.type is ColumnType.INTEGER and self.relative is None and _YEAR.search(self.name) is not None
 
     @property
     def learns_list(self) -> bool:
