@@ -351,7 +351,7 @@ def log_scale_codec(column: Column, *, table: str = "") -> OrderedCodec:
     Integers, decimals, intervals (in microseconds) and floats: powers of two of either sign around zero (floats from
     2^-32 to 2^128; smaller ones count as zero). Dates and timestamps: calendar years 1900 to 2100, and before and after
     these stretches of 1, 2, 4 and so on years. Sentinels like 9999-12-31 have cells of their own. What
-    is called a year has cells of years as well.
+    is called a year has cells that begin with these.
     """
     grid = Grid.of(column, table)
     if grid.continuous:
@@ -359,15 +359,16 @@ def log_scale_codec(column: Column, *, table: str = "") -> OrderedCodec:
         negative = [float(np.nextafter(-power, 0)) for power in reversed(powers[:-1])]
         return OrderedCodec(grid, column.nullable, (-powers[-1], *negative, *powers[:-1]), powers[-1])
     low, high = grid.extent
-    years, reach = range(1900, 2102), [(1 << power) - 1 for power in range(1, 11)]  # and a thousand years beyond
-    firsts = (*(years[0] - by for by in reversed(reach)), *years, *(years[-1] + by for by in reach))
+    years = range(1900, 2102)
     if grid.logical.calendar:
+        reach = [(1 << power) - 1 for power in range(1, 11)]  # and a thousand years beyond
+        firsts = (*(years[0] - by for by in reversed(reach)), *years, *(years[-1] + by for by in reach))
         starts = {low, *(int(grid.number(f"{year:04}-01-01")) for year in firsts)}
     else:
         powers_of_two = {1 << k for k in range(high.bit_length())}
         # The mirror image of [2^k, 2^(k+1) - 1] starts at 1 - 2^(k+1); the outermost cells end where the type does.
         starts = {low, *(1 - power for power in powers_of_two if power > 1), 0, *powers_of_two}
-        starts |= set(firsts) if column.written_years else set()
+        starts |= {years[0], years[-1]} if column.written_years else set()
     first, *usual = sentinels_of(column) or (low,)
     starts |= {first, *(start for point in usual for start in (point, point + 1) if start <= high)}
     return OrderedCodec(grid, column.nullable, tuple(sorted(starts)), high)

@@ -184,9 +184,7 @@ def _learn_range(session: PrivateSession, table: Table, column: Column, price: P
     noisy = view.measure("grid", [Marginal((column.name,))], price.share(1 - TUNING.detail_share) if classes else price)
     counts = noisy.values[0][: grid.ordered]
     low, high = plausible_bounds(column)
-    widest = MAX_YEARS if grid.grid.logical.calendar or column.written_years else MAX_OCTAVES
-    plausible = _cells_between(grid, *map(grid.grid.number, (low, high)))
-    seen = _occupied(counts, noisy.sigma, price, plausible, widest)
+    seen = _occupied(grid, counts, noisy.sigma, price, _cells_between(grid, *map(grid.grid.number, (low, high))))
     sentinel = _sentinel(grid, counts, seen, sentinels_of(column))
     step: float | None = 0.0
     if classes is not None:
@@ -222,15 +220,15 @@ def _sentinel(grid: OrderedCodec, counts: Array, seen: Mask, points: Sequence[in
     return int(grid.ends[beyond[np.argmax(counts[beyond])]])
 
 
-def _occupied(counts: Array, sigma: float, price: Price, plausible: range, widest: int) -> Mask:
+def _occupied(grid: OrderedCodec, counts: Array, sigma: float, price: Price, plausible: range) -> Mask:
     """Return which cells of the grid hold rows, as far as noise shows, shape (ordered,).
 
     Stretches of several cells are tested as well, for thin tails. Then, with a far lower bar, the few stretches that
     are likely to hold rows: the plausible range by type and name, which would be assumed if noise hid everything, and
-    what lies next to all that was seen. Stretches have up to ``widest`` cells.
+    what lies next to all that was seen.
     """
     seen = np.zeros(len(counts), bool)
-    windows = [w for w in powers_up_to(widest) if w <= len(counts)]
+    windows = [w for w in powers_up_to(MAX_YEARS if grid.grid.logical.calendar else MAX_OCTAVES) if w <= len(counts)]
     bar = highest_noise(price.measure, sigma, RARER * len(counts) * len(windows))
     for width in windows:
         unseen = np.where(seen, 0.0, counts)
