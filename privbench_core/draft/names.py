@@ -36,13 +36,13 @@ _SPANS = (("start", "stop"), ("start", "end"), ("begin", "end"))
 _COUNTS = (
     r"age|year( id)?|month|quarter|count|cnt|qty|quantity|(number of|num) \w+|rank|size|capacity|population|"
     r"(milli)?seconds|minutes|hours|days|weeks|months|years|votes|views|likes|clicks|visits|followers|"
-    r"wins|losses|goals|laps|seats|(bed|bath)?rooms|floors|doors"
+    r"wins|losses|goals|laps|seats|(bed)?rooms|floors|doors"
 )
 _PERIODS = r"year|season|month|quarter|week|day|hour"
 _MEASURES = (
     r"[a-z]*price|amount|total|[a-z]*cost|rate|ratio|percent|pct|weight|height|width|length|distance|miles|km|score|salary|income|"
     r"revenue|balance|tax|discount|fee|lat|latitude|lon|lng|longitude|temperature|temp|duration|value|points|speed|volume|area|"
-    r"altitude|elevation|depth|profit|sales|margin|percentage|probability"
+    r"altitude|elevation|depth|bathrooms|profit|sales|margin|percentage|probability"
 )
 MONEY = (
     r"[a-z]*price|[a-z]*cost|fee|salary|income|revenue|balance|(payment|invoice|order|freight|shipping|paid|net|gross) "
@@ -52,6 +52,7 @@ MONEY = (
 _TYPES = (
     (rf"({_DATES})( of [a-z]+)?|dob|birthday|day", ColumnType.DATE),
     (_TIMES, ColumnType.TIMESTAMP),
+    (r"[a-z]+ per [a-z]+", ColumnType.FLOAT),
     (_COUNTS, ColumnType.INTEGER),
     (_MEASURES, ColumnType.FLOAT),
 )
@@ -235,6 +236,8 @@ def type_by_name(name: str, siblings: Iterable[str] = ()) -> ColumnType | None:
     ('date', 'date', None)
     >>> str(type_by_name("UpVotes")), str(type_by_name("unitPrice"))
     ('integer', 'float')
+    >>> str(type_by_name("reviews_per_month")), str(type_by_name("bathrooms")), str(type_by_name("rooms"))
+    ('float', 'float', 'integer')
     >>> str(type_by_name("birthDay")), str(type_by_name("birthDay", ["birthDay", "birthMonth"]))
     ('date', 'integer')
     >>> type_by_name("START"), str(type_by_name("START", ["START", "STOP"]))

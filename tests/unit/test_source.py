@@ -640,3 +640,17 @@ def test_dates_are_read_in_the_form_that_a_source_writes_them_in(tmp_path: Path)
     with pytest.raises(SourceError, match=r"^visit.day: some values") as caught:
         FolderSource(tmp_path).read(other)
     assert "1961" not in str(caught.value)
+
+
+def test_money_and_percentages_are_numbers_where_their_form_is_plain(tmp_path: Path) -> None:
+    (tmp_path / "room.csv").write_text('id,price,rate\n1,"$1,234.50",98%\n2,-$3,\n', encoding="utf-8")
+    price = Column("price", T.DECIMAL, Learn(), precision=12, scale=2)
+    table = Table("room", (Column("id", T.INTEGER), price, Column("rate", T.FLOAT, Learn(), nullable=True)), ("id",))
+    rows = FolderSource(tmp_path).read(table)
+    assert (rows["price"].to_pylist(), rows["rate"].to_pylist()) == (
+        [Decimal("1234.50"), Decimal("-3.00")],
+        [98.0, None],
+    )
+    (tmp_path / "room.csv").write_text('id,price,rate\n1,"1,234",1\n', encoding="utf-8")  # or a decimal comma
+    with pytest.raises(SourceError, match=r"^room.price: some values"):
+        FolderSource(tmp_path).read(table)

@@ -131,6 +131,8 @@ def _cast_text(values: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
         return values.cast(target)
     values = pc.utf8_trim_whitespace(values)
     values = pc.if_else(pc.equal(values, ""), pa.scalar(None, values.type), values)
+    if pa.types.is_floating(target) or pa.types.is_decimal(target):
+        values = _plain_numbers(values)
     if pa.types.is_integer(target):
         values = pc.replace_substring_regex(values, r"^([-+]?\d+)\.0*$", r"\1")  # pandas' integers with gaps
     if pa.types.is_integer(target) or pa.types.is_decimal(target):
@@ -138,6 +140,13 @@ def _cast_text(values: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
     if pa.types.is_date(target):
         values = pc.replace_substring_regex(values, r"^(\d{4}-\d\d-\d\d)[T ]00:00(:00(\.0*)?)?$", r"\1")
     return _moments(values, target) if pa.types.is_timestamp(target) else values.cast(target)
+
+
+def _plain_numbers(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return numbers as text without a currency, a per cent sign, and commas that are plainly between thousands."""
+    grouped = pc.match_substring_regex(values, r"^[-+]?([$€£¥]?\d{1,3}(,\d{3})+\.\d+|[$£¥]\d{1,3}(,\d{3})+)$")
+    values = pc.if_else(grouped, pc.replace_substring(values, ",", ""), values)
+    return pc.replace_substring_regex(values, r"^([-+]?)[$€£¥]?([\d.].*?) ?%?$", r"\1\2")
 
 
 def _moments(values: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
