@@ -165,7 +165,8 @@ class Column:
     @property
     def written_dates(self) -> bool:
         """Whether whole numbers may be dates, as 20201231: their name says so."""
-        return self.type is ColumnType.INTEGER and self.relative is None and _DATE.search(self.name) is not None
+        whole = self.type is ColumnType.INTEGER and self.bits > 16 and self.relative is None  # noqa: PLR2004 - has room
+        return whole and _DATE.search(self.name) is not None
 
     @property
     def written_years(self) -> bool:
