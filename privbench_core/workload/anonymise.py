@@ -14,8 +14,9 @@ alias, name of a CTE or window  alias_1, alias_2, ..
 comment, hint, statement name   removed
 ==============================  =====================================================================================
 
-Tables, columns, functions of DuckDB, units of time such as MONTH, NULL, IS TRUE, and positions in GROUP BY and ORDER BY
-stay. Lists of rows, JSON paths, and names that the schema does not have cannot be hidden.
+Tables, columns, functions of DuckDB, units of time such as MONTH, NULL, IS TRUE, positions in GROUP BY and ORDER BY,
+and JSON paths that synthetic documents of the column have stay. Lists of rows, other JSON paths, and names that the
+schema does not have cannot be hidden.
 """
 
 from __future__ import annotations
@@ -25,11 +26,12 @@ from collections.abc import Collection
 from sqlglot import exp
 
 from privbench_core.workload.engine import ResolvedQuery, UnansweredError
+from privbench_core.workload.json_paths import STEPS, Documents
 from privbench_core.workload.parameters import PLACEHOLDERS, is_constant, neutral, operands
 
 NOT_HIDDEN = (
     "no SELECT that runs on the synthetic rows with its constants hidden, or holds some that cannot be hidden "
-    "(a JSON path, a list of rows)"
+    "(a JSON path that the bundle does not have, a list of rows)"
 )
 
 _CONSTANTS = (exp.Literal, exp.Boolean, exp.Interval, exp.HexString, exp.BitString, exp.ByteString, exp.RawString,
@@ -42,12 +44,13 @@ _WORDS = {*_UNITS, *(f"{unit}S" for unit in _UNITS), "LEFT", "RIGHT", "FULL", "I
 _NEUTRAL = {"1", "10", "0", "2000-01-01", "UTC", "1 DAY", "MONTH"}
 
 
-def hide_literals(query: ResolvedQuery, functions: Collection[str]) -> None:
+def hide_literals(query: ResolvedQuery, functions: Collection[str], documents: Documents) -> None:
     """Replace the constants and aliases of a query in place; see the module for the rule.
 
     Args:
         query: The query.
         functions: Names of functions that may stay.
+        documents: Says which JSON paths may stay.
 
     Raises:
         UnansweredError: Something in it cannot be hidden. The message quotes nothing.
@@ -65,12 +68,13 @@ def hide_literals(query: ResolvedQuery, functions: Collection[str]) -> None:
             whole = _whole(node)
             whole.replace(neutral(whole))
     _rename(tree, query)
-    _refuse_others(tree, query, functions)
+    _refuse_others(tree, query, functions, documents)
 
 
 def _hide_compared(tree: exp.Query) -> None:
     """Make placeholders of the constants that are compared, and of lists of them."""
-    if tree.find(exp.Values):
+    # What PostgreSQL reads as a JSON path in a function's argument is a lambda to sqlglot.
+    if tree.find(exp.Values, exp.Lambda):
         raise UnansweredError(NOT_HIDDEN)
     for found in [*tree.find_all(exp.In)]:
         items = found.expressions
@@ -122,8 +126,9 @@ def _rename(tree: exp.Query, query: ResolvedQuery) -> None:
             node.set("this", renamed.setdefault(key, f"alias_{len(renamed) + 1}"))
 
 
-def _refuse_others(tree: exp.Query, query: ResolvedQuery, functions: Collection[str]) -> None:
+def _refuse_others(tree: exp.Query, query: ResolvedQuery, functions: Collection[str], documents: Documents) -> None:
     """Raise UnansweredError if the tree holds any text but names, neutral constants and known words."""
+    paths = {id(node.expression) for node in tree.find_all(*STEPS) if documents.has(query, node)}
     for node in tree.walk():
         for value in node.args.values():
             for text in value if isinstance(value, list) else [value]:
@@ -134,6 +139,8 @@ def _refuse_others(tree: exp.Query, query: ResolvedQuery, functions: Collection[
                         known = text in query.names or text.startswith("alias_")
                     case exp.Literal():
                         known = text in _NEUTRAL or _is_position(node)
+                    case exp.JSONPathKey() | exp.JSONPathSubscript():
+                        known = id(node.parent) in paths
                     case exp.Anonymous():
                         known = str(text).lower() in functions
                     case _:

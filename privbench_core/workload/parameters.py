@@ -23,6 +23,7 @@ from privbench_core.backends.postgres.ddl import sql_type
 from privbench_core.schema.columns import Column
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.workload.engine import ResolvedQuery, UnansweredError, literal
+from privbench_core.workload.json_paths import Documents
 
 DRAWS = 50
 """Rows whose values pgbench chooses from, per table of a query; chosen by hand."""
@@ -55,29 +56,28 @@ class _Slot:
     Attributes:
         operand: The node to replace.
         side: The other side of the comparison.
-        node: The column in ``side``.
+        node: The column in ``side``, or a JSON path that begins there.
         table: Its table.
-        column: What the schema says on it.
+        column: What the schema says on it, or what the path leads to.
         bound: -1 for a lower bound of ``side``, 1 for an upper bound, else 0.
         pattern: Whether the operand is a pattern of LIKE.
+        qualifier: Alias or name of the table in the query.
+        values: The synthetic values of the column.
     """
 
     operand: exp.Expr
     side: exp.Expr
-    node: exp.Column
+    node: exp.Expr
     table: Table
     column: Column
     bound: int
     pattern: bool
+    qualifier: str
+    values: pa.ChunkedArray
 
     def filled(self, value: exp.Expr) -> exp.Expr:
         """Return the other side of the comparison with a value in place of its column."""
-        if self.side is self.node:
-            return value
-        side = self.side.copy()
-        for node in [*side.find_all(exp.Column)]:  # there is one
-            node.replace(value)
-        return side
+        return self.side.transform(lambda node: value.copy() if node == self.node else node)
 
 
 def is_constant(node: exp.Expr) -> bool:
@@ -120,7 +120,11 @@ def neutral(node: exp.Expr) -> exp.Expr:
 
 
 def bind_parameters(
-    query: ResolvedQuery, schema: Schema, synthetic: Mapping[str, pa.Table], rng: np.random.Generator
+    query: ResolvedQuery,
+    schema: Schema,
+    synthetic: Mapping[str, pa.Table],
+    documents: Documents,
+    rng: np.random.Generator,
 ) -> BoundParameters:
     """Bind the placeholders of a query in place.
 
@@ -128,6 +132,7 @@ def bind_parameters(
         query: The query.
         schema: The database.
         synthetic: Rows of the synthetic database.
+        documents: Their JSON documents.
         rng: Draws rows.
 
     Raises:
@@ -135,19 +140,18 @@ def bind_parameters(
     """
     tree = query.tree
     _lists_as_in(tree)
-    slots = [*_slots(query, schema)]
+    slots = [*_slots(query, schema, synthetic, documents)]
     by_alias: dict[str, list[tuple[str, _Slot]]] = defaultdict(list)
     for number, slot in enumerate(slots):
         marker = f"slot_{number}"
-        by_alias[slot.node.table or slot.table.name].append((marker, slot))
+        by_alias[slot.qualifier].append((marker, slot))
         slot.operand.replace(exp.Placeholder(this=marker))
     once: dict[str, exp.Expr] = {}
     repeated: dict[str, exp.Expr] = {}
     variables = []
     for number, group in enumerate(by_alias.values(), start=1):
-        rows = synthetic[group[0][1].table.name]
-        drawn = _drawn([slot for _, slot in group], rows, rng)
-        dense = _dense([slot for _, slot in group], rows)
+        drawn = _drawn([slot for _, slot in group], rng)
+        dense = _dense([slot for _, slot in group])
         name = f"{'key' if dense else 'row'}_{number}"
         low, high = dense or (1, DRAWS)
         variables.append(f"\\set {name} random({low}, {high})")
@@ -178,7 +182,9 @@ def _open(node: exp.Expr) -> bool:
     return node.find(*PLACEHOLDERS) is not None
 
 
-def _slots(query: ResolvedQuery, schema: Schema) -> Iterator[_Slot]:
+def _slots(
+    query: ResolvedQuery, schema: Schema, synthetic: Mapping[str, pa.Table], documents: Documents
+) -> Iterator[_Slot]:
     for operand, side in operands(query.tree):
         columns = [*side.find_all(exp.Column)]
         if len(columns) != 1 or _open(side) or not _open(operand) or not is_constant(operand):
@@ -189,28 +195,31 @@ def _slots(query: ResolvedQuery, schema: Schema) -> Iterator[_Slot]:
             mirrored = -1 if test is not None and test.this is operand else 1
             bound = -1 if isinstance(test, _LOWER) else 1 if isinstance(test, _UPPER) else 0
             bound = {"low": -1, "high": 1}.get(operand.arg_key or "", bound * mirrored)
-            pattern = isinstance(test, exp.Like | exp.ILike) and isinstance(side, exp.Column)
-            yield _Slot(operand, side, columns[0], *found, bound, pattern)
+            table, column = found
+            node, column, values = documents.leaf(query, columns[0]) or (
+                columns[0], column, synthetic[table.name][column.name]
+            )  # fmt: skip
+            pattern = isinstance(test, exp.Like | exp.ILike) and side is node
+            yield _Slot(operand, side, node, table, column, bound, pattern, columns[0].table or table.name, values)
 
 
-def _drawn(group: list[_Slot], rows: pa.Table, rng: np.random.Generator) -> list[list[str]]:
+def _drawn(group: list[_Slot], rng: np.random.Generator) -> list[list[str]]:
     """Return `DRAWS` literals for each slot on a table: values of the same rows, where no column is used twice."""
     names = {slot.column.name for slot in group}
-    present = np.ones(rows.num_rows, bool)
-    for name in names:
-        present &= np.asarray(pc.is_valid(rows[name]))
+    there = {slot.column.name: np.asarray(pc.is_valid(slot.values)) for slot in group}
+    present = np.logical_and.reduce([*there.values()])
     used: Counter[str] = Counter()
     positions: dict[int, np.ndarray[Any, Any]] = {}
     values: list[list[Any]] = []
     for slot in group:
         name = slot.column.name
         occurrence, used[name] = used[name], used[name] + 1
-        found = np.flatnonzero(present if present.any() else np.asarray(pc.is_valid(rows[name])))
+        found = np.flatnonzero(present if present.any() else there[name])
         if not len(found):
             raise UnansweredError(f"{slot.table.name}.{name}: has no value in the synthetic database")
         if occurrence not in positions or not present.any():
             positions[occurrence] = rng.choice(found, DRAWS)
-        values.append(rows[name].take(pa.array(positions[occurrence])).to_pylist())
+        values.append(slot.values.take(pa.array(positions[occurrence])).to_pylist())
     for name in names:
         lower = [v for v, slot in zip(values, group, strict=True) if slot.column.name == name and slot.bound < 0]
         upper = [v for v, slot in zip(values, group, strict=True) if slot.column.name == name and slot.bound > 0]
@@ -235,10 +244,10 @@ def _prefix(value: str) -> str:
     return "".join(f"\\{mark}" if mark in "%_\\" else mark for mark in half) + "%"
 
 
-def _dense(group: list[_Slot], rows: pa.Table) -> tuple[int, int] | None:
+def _dense(group: list[_Slot]) -> tuple[int, int] | None:
     """Return the range of a column of whole numbers without gaps, if it is the only one that placeholders refer to."""
     (slot, *more) = group
-    column = rows[slot.column.name]
+    column = slot.values
     if more or slot.pattern or not pa.types.is_integer(column.type):
         return None
     found = pc.min_max(column).as_py()

@@ -41,6 +41,7 @@ from privbench_core.columns.codec import Codes
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.errors import PublishError
 from privbench_core.schema.columns import Column
+from privbench_core.schema.documents import documents_to_learn
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.workload.anonymise import NOT_HIDDEN, hide_literals
 from privbench_core.workload.engine import (
@@ -53,6 +54,7 @@ from privbench_core.workload.engine import (
     literal,
     with_schemas,
 )
+from privbench_core.workload.json_paths import Documents
 from privbench_core.workload.parameters import PLACEHOLDERS, bind_parameters
 from privbench_core.workload.statements import Workload
 
@@ -244,16 +246,16 @@ def rebind_workload(
             "publish one that is generated from the synthetic database, or declare your own queries public"
         )
     binder = _Binder(schema, synthetic, released, rng)
-    engine = Engine(synthetic, timeout)
+    engine, documents = Engine(synthetic, timeout), Documents(schema, synthetic)
     statements, rows, kept, left_out, scripts = [], [], [], [], []
     literals = 0
     for number, statement in enumerate(workload.statements, start=1):
         try:
             query = engine.resolve(statement.sql, workload.dialect)
             if workload.hide_literals:
-                hide_literals(query, engine.functions)
+                hide_literals(query, engine.functions, documents)
             replaced = binder.bind(query)
-            bound = bind_parameters(query, schema, synthetic, rng)
+            bound = bind_parameters(query, schema, synthetic, documents, rng)
             rows.append(engine.cardinality(query))
         except UnansweredError as reason:
             left_out.append((number, NOT_HIDDEN if workload.hide_literals else str(reason)))
@@ -338,7 +340,12 @@ class _Binder:
             return
         for node in test.find_all(exp.Column):
             found = query.column(node, self._schema)
-            if found and found[1].name not in found[0].key_columns and is_regenerated(self._schema, *found):
+            if (
+                found
+                and found[1].name not in found[0].key_columns
+                and is_regenerated(self._schema, *found)
+                and not documents_to_learn((found[1],))
+            ):
                 raise UnansweredError(f"{found[0].name}.{found[1].name}: compares opaque text, which is regenerated")
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from privbench_core.publishing.bundle import load_bundle, read_bundle, write_bundle
-from privbench_core.schema.columns import Column, ColumnType, EnumType, Values
+from privbench_core.schema.columns import Column, ColumnType, EnumType, Learn, Values
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.workload.rebind import rebind_workload
@@ -28,7 +28,7 @@ SCHEMA = Schema(
         Table(
             "client",
             (Column("id", T.INTEGER), Column("mood", T.CATEGORY, Values(("calm", "it's")), sql_type="mood"),
-             Column("mail", T.TEXT, nullable=True)),
+             Column("mail", T.TEXT, nullable=True), Column("data", T.JSON, Learn(), sql_type="jsonb")),
             ("id",),
         ),
         Table(
@@ -54,6 +54,7 @@ select count(*) from sale where client = any($1) and day >= $2 and day < $3 limi
 COMMIT;
 select count(*) from client where mail like $1 or mood in ($2, $3);
 select date_trunc($1, day), count(*) from sale where day between $2 and $3::date group by 1 having count(*) > $4;
+select count(*) from client where data->>'plan' = $1 and (data->'of'->>'n')::int <= $2 or data->'of' = $3;
 select count(*) from client where no_column = $1;
 """
 FORMS = {
@@ -73,6 +74,7 @@ def tables() -> dict[str, pa.Table]:
         "client": pa.table({
             "id": range(1, 201), "mood": ["calm", "it's"] * 100,
             "mail": [None if i % 3 else f"A{i}:30@x" for i in range(200)],
+            "data": [f'{{"plan": "it\'s {i}", "of": {{"n": {i}}}}}' for i in range(200)],
         }),
         "sale": pa.table({"id": range(1, 501), "client": rng.integers(1, 201, 500), "day": pa.array(days)}),
     }  # fmt: skip
@@ -97,11 +99,11 @@ def test_pgbench_and_psql_replay_the_workload(tmp_path: Path, postgres: str):
     (tmp_path / "queries.sql").write_text(QUERIES, encoding="utf-8")
     workload = read_workload(tmp_path / "queries.sql")
     found = rebind_workload(workload, SCHEMA, tables(), {}, np.random.default_rng(0))
-    assert found.kept == (1, 2, 3, 4, 5)
+    assert found.kept == (1, 2, 3, 4, 5, 6)
     text, files = found.to_sql(), pgbench_files(found)
     write_bundle(tmp_path / "b", SCHEMA, tables(), {}, {"queries": text}, {"queries": files})
     assert read_workload(tmp_path / "b" / "workload" / "queries.sql").transactions == (
-        range(1), range(1, 3), range(3, 4), range(4, 5),
+        range(1), range(1, 3), range(3, 4), range(4, 5), range(5, 6),
     )  # fmt: skip
     assert read_bundle(tmp_path / "b").workload == {"queries": text}
     (command,) = re.findall(r"^sh .*", (tmp_path / "b" / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
@@ -114,7 +116,7 @@ def test_pgbench_and_psql_replay_the_workload(tmp_path: Path, postgres: str):
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("ERROR") == 0
-    assert re.findall(r"weight: (\d+)", done.stdout) == ["40", "10", "1", "1"]
+    assert re.findall(r"weight: (\d+)", done.stdout) == ["40", "10", "1", "1", "1"]
     assert "number of transactions actually processed: 120/120" in done.stdout
     script = [psql_program(), url, "-v", "ON_ERROR_STOP=1", "-f", tmp_path / "b" / "workload" / "queries.sql"]
     assert subprocess.run(script, capture_output=True, check=False).returncode == 0
