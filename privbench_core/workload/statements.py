@@ -101,6 +101,11 @@ class Workload:
         ends = np.cumsum([len(list(group)) for _, group in groupby(numbered)], dtype=int).tolist()
         return tuple(map(range, [0, *ends], ends))
 
+    @property
+    def weights(self) -> list[int]:
+        """How often each statement is called, relative to the others: as often as its transaction."""
+        return [self.statements[group[0]].weight for group in self.transactions for _ in group]
+
     def script(self, heads: Sequence[str]) -> str:
         """Return SQL with BEGIN and COMMIT around transactions and a comment before each statement."""
         parts = []
