@@ -1,5 +1,7 @@
 """Hide the constants of a query by its syntax tree, for owners who publish which queries run, and not their constants.
 
+Those of statements that write are always hidden, see `writes`.
+
 What may stay is listed; a query with anything else is left out. Nothing that replaces a constant depends on it.
 
 ==============================  =====================================================================================
@@ -8,7 +10,7 @@ part of the query               becomes
 constant compared with a        placeholder, which `parameters` binds to values of synthetic rows; a list has three
 column, list of constants
 other constant                  1, or '1'; a date is 2000-01-01, an interval one day, a time zone UTC
-LIMIT, OFFSET                   10, 0
+LIMIT, OFFSET                   10, or 1 of a query that stands for a value; 0
 length or precision of a type   removed
 alias, name of a CTE or window  alias_1, alias_2, ..
 comment, hint, statement name   removed
@@ -25,12 +27,12 @@ from collections.abc import Collection
 
 from sqlglot import exp
 
-from privbench_core.workload.engine import ResolvedQuery, UnansweredError
+from privbench_core.workload.engine import PLACEHOLDERS, ResolvedQuery, UnansweredError, is_constant
 from privbench_core.workload.json_paths import STEPS, Documents
-from privbench_core.workload.parameters import PLACEHOLDERS, is_constant, neutral, operands
+from privbench_core.workload.parameters import neutral, operands
 
 NOT_HIDDEN = (
-    "no SELECT that runs on the synthetic rows with its constants hidden, or holds some that cannot be hidden "
+    "does not run on the synthetic rows with its constants hidden, or holds some that cannot be hidden "
     "(a JSON path that the bundle does not have, a list of rows)"
 )
 
@@ -40,7 +42,7 @@ _UNITS = {"MICROSECOND", "MILLISECOND", "SECOND", "MINUTE", "HOUR", "DAY", "WEEK
           "CENTURY", "EPOCH", "DOW", "DOY", "ISODOW", "DAYOFWEEK", "DAYOFYEAR"}  # fmt: skip
 _WORDS = {*_UNITS, *(f"{unit}S" for unit in _UNITS), "LEFT", "RIGHT", "FULL", "INNER", "OUTER", "CROSS", "NATURAL",
           "ROWS", "RANGE", "GROUPS", "UNBOUNDED", "CURRENT ROW", "PRECEDING", "FOLLOWING", "OVER", "FIRST", "NEXT",
-          "BOTH", "LEADING", "TRAILING", "BERNOULLI", "SYSTEM"}  # fmt: skip
+          "BOTH", "LEADING", "TRAILING", "BERNOULLI", "SYSTEM", "DEFAULT", "DO NOTHING", "DO UPDATE"}  # fmt: skip
 _NEUTRAL = {"1", "10", "0", "2000-01-01", "UTC", "1 DAY", "MONTH"}
 
 
@@ -71,10 +73,11 @@ def hide_literals(query: ResolvedQuery, functions: Collection[str], documents: D
     _refuse_others(tree, query, functions, documents)
 
 
-def _hide_compared(tree: exp.Query) -> None:
+def _hide_compared(tree: exp.Expr) -> None:
     """Make placeholders of the constants that are compared, and of lists of them."""
     # What PostgreSQL reads as a JSON path in a function's argument is a lambda to sqlglot.
-    if tree.find(exp.Values, exp.Lambda):
+    values = [each for each in tree.find_all(exp.Values) if each is not tree.args.get("expression")]
+    if values or tree.find(exp.Lambda):
         raise UnansweredError(NOT_HIDDEN)
     for found in [*tree.find_all(exp.In)]:
         items = found.expressions
@@ -117,7 +120,7 @@ def _whole(node: exp.Expr) -> exp.Expr:
     return node
 
 
-def _rename(tree: exp.Query, query: ResolvedQuery) -> None:
+def _rename(tree: exp.Expr, query: ResolvedQuery) -> None:
     """Rename everything that is not a table or column of the schema, the same name always in the same way."""
     renamed: dict[str, str] = {}
     for node in tree.find_all(exp.Identifier):
@@ -126,7 +129,7 @@ def _rename(tree: exp.Query, query: ResolvedQuery) -> None:
             node.set("this", renamed.setdefault(key, f"alias_{len(renamed) + 1}"))
 
 
-def _refuse_others(tree: exp.Query, query: ResolvedQuery, functions: Collection[str], documents: Documents) -> None:
+def _refuse_others(tree: exp.Expr, query: ResolvedQuery, functions: Collection[str], documents: Documents) -> None:
     """Raise UnansweredError if the tree holds any text but names, neutral constants and known words."""
     paths = {id(node.expression) for node in tree.find_all(*STEPS) if documents.has(query, node)}
     for node in tree.walk():

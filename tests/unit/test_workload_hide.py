@@ -58,7 +58,8 @@ select age::zqtype from customer
 select note collate "Zq" from customer
 select age from zqschema.customer
 select date_trunc('Zqunit', "Day") from sale
-delete from customer where kind = 'Zq'
+merge into customer using sale on customer.id = sale.customer when matched then delete
+with zq as (delete from sale where id = 777 returning *) select * from zq
 select 'Zq from customer
 """.strip().split("\n")
 
