@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.codec import Codec, Codes
 from privbench_core.columns.grid import Grid, Numbers, is_multiple, sentinels_of
+from privbench_core.columns.written_dates import day_of, written_day
 from privbench_core.errors import InternalError, SpecError
 from privbench_core.guards import EXACT_FLOAT, FINEST_CELL, MAX_DECLARED_CELLS, TINY
 from privbench_core.schema.columns import Column, ColumnType, Scalar
@@ -183,8 +184,8 @@ class OrderedCodec(Codec):
 
     def _to_dates(self, numbers: Numbers, cells: Codes, rng: np.random.Generator) -> None:
         """Draw a day of its cell for each number that is no date; the day before it where the cell has none."""
-        wrong = np.flatnonzero(numbers != written_day(_day_of(numbers)))
-        first, last = _day_of(self.starts[cells[wrong]] - 1) + 1, _day_of(self.ends[cells[wrong]])
+        wrong = np.flatnonzero(numbers != written_day(day_of(numbers)))
+        first, last = day_of(self.starts[cells[wrong]] - 1) + 1, day_of(self.ends[cells[wrong]])
         days = first + (rng.random(len(wrong)) * np.maximum(last - first + 1, 0)).astype(np.int64)
         numbers[wrong] = written_day(np.minimum(days, last))
 
@@ -372,28 +373,6 @@ def log_scale_codec(column: Column, *, table: str = "") -> OrderedCodec:
     first, *usual = sentinels_of(column) or (low,)
     starts |= {first, *(start for point in usual for start in (point, point + 1) if start <= high)}
     return OrderedCodec(grid, column.nullable, tuple(sorted(starts)), high)
-
-
-def written_day(days: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return days since 1970-01-01 as dates are written in one number, shape (n,).
-
-    >>> written_day(_day_of(np.array([20200230, 20201231, 20201399, 20210031]))).tolist()
-    [20200229, 20201231, 20201231, 20201231]
-    """
-    months = days.astype("datetime64[D]").astype("datetime64[M]")
-    number = months.astype(np.int64)
-    of_month = (days - months.astype("datetime64[D]").astype(np.int64)) + 1
-    return np.asarray((1970 + number // 12) * 10_000 + (number % 12 + 1) * 100 + of_month, np.int64)
-
-
-def _day_of(numbers: Numbers) -> NDArray[np.int64]:
-    """Return the last day that is written with no larger number, in days since 1970-01-01, shape (n,)."""
-    whole = np.asarray(numbers, np.int64)
-    month, day = whole // 100 % 100, whole % 100
-    months = (whole // 10_000 - 1970) * 12 + np.minimum(month, 13) - 1
-    begin, end = ((months + more).astype("datetime64[M]").astype("datetime64[D]").astype(np.int64) for more in (0, 1))
-    of_month = np.where(month > 12, 0, np.minimum(day, end - begin))  # noqa: PLR2004 - months
-    return np.where(month == 0, end, begin + of_month) - 1
 
 
 def roundest(low: float, high: float) -> float:
