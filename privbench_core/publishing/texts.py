@@ -24,8 +24,7 @@ from privbench_core.backends.postgres.ddl import (
     vacuum_sql,
 )
 from privbench_core.backends.postgres.load import copy_text
-from privbench_core.publishing.figures import JOIN, ONE_WAY, SIZE, TWO_WAY
-from privbench_core.publishing.verdicts import MEANINGS, Grade, Verdict
+from privbench_core.publishing.verdicts import JOIN, MEANINGS, ONE_WAY, SIZE, TWO_WAY, Grade, Verdict
 from privbench_core.schema.tables import Schema, Table
 
 PSQL, DUCKDB, STATISTICS = "load.sql", "load.duckdb.sql", "statistics.sql"
