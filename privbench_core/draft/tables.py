@@ -229,12 +229,11 @@ def _heirs(table: FoundTable, usable: FoundTable, catalogue: Catalogue, kept: Co
         catalogue: All tables.
         kept: Its columns in the spec.
     """
-    names = ", ".join(heir.name for heir in table.heirs)
-    if referring := [key for each in catalogue.tables for key in each.foreign_keys if key.parent == table.name]:
-        why = f"because ({', '.join(referring[0].columns)}) refers to it"
-        yield from [f"    # left out: the tables {names}, which inherit from it: their rows are here, {why}"] * bool(
-            names
-        )
+    referring = [key for each in catalogue.tables for key in each.foreign_keys if key.parent == table.name]
+    if table.heirs and referring:
+        names, key = (", ".join(each) for each in ([heir.name for heir in table.heirs], referring[0].columns))
+        why = f"their rows are here, because ({key}) refers to it"
+        yield f"    # left out: the tables {names}, which inherit from it: {why}"
         return
     groups, foreign = {usable.primary_key, *table.unique}, {key.columns for key in usable.foreign_keys}
     lines = []

@@ -212,12 +212,12 @@ JOIN pg_class c ON c.oid = index JOIN pg_namespace n ON n.oid = relnamespace;
 def statistics_sql(schema: Schema, files: Mapping[str, Sequence[Path]]) -> str:
     """Return statistics.sql of a bundle with these Parquet files; equal files give equal text."""
     columns, tables, indexes = list[str](), list[str](), list[str]()
-    heirs = {each.name: each for each in with_heirs(schema)}
+    known = {each.name: each for each in with_heirs(schema)}
     for table in schema.sampling_order:
         whole = SampledRows.read(table, files[table.name])
         columns += _Kept(schema, table, whole).columns(table.name, inherited=True) if table.heirs else ()
         for name, rows, leaf in _parts(table, whole, schema):
-            kept = _Kept(schema, heirs.get(name, table), rows)
+            kept = _Kept(schema, known.get(name, table), rows)
             home = qualified(name, schema.schemas)
             pages, filled = kept.heap_pages() if leaf else (-1, 0)
             pages = filled if table.heirs else pages
@@ -227,7 +227,7 @@ def statistics_sql(schema: Schema, files: Mapping[str, Sequence[Path]]) -> str:
                 columns.append(f"ALTER TABLE {home} SET (autovacuum_enabled = false);")
                 sizes = enumerate(map(kept.index_size, index_parts(table)), 1)
                 indexes += [f"({quote_text(home)}::regclass, {n}, {pages}, {held})" for n, (pages, held) in sizes]
-                columns += kept.expressions() if name in heirs else ()
+                columns += kept.expressions() if name in known else ()
     lists = [(_OF_TABLES, tables), (_OF_INDEXES, indexes)]
     relations = [t.format(version=FIRST_VERSION, values=",\n    ".join(each)) for t, each in lists if each]
     names = ", ".join(qualified(table.name, schema.schemas) for table in schema.tables)

@@ -104,7 +104,8 @@ def heir_problems(schema: Schema, table: Table) -> Iterator[str]:
     groups, foreign = {table.primary_key, *table.unique}, {key.columns for key in table.foreign_keys}
     if table.heirs and table.partitioned:
         yield ": has both heirs and partitioned; remove one"
-    for key in (key for each in schema.tables for key in each.foreign_keys if table.heirs and key.parent == table.name):
+    keys = (key for each in schema.tables for key in (*each.foreign_keys, *each.implied_keys) if table.heirs)
+    for key in (key for key in keys if key.parent == table.name):
         yield f": {key.name} refers to it, but in PostgreSQL not to rows of its heirs; remove its heirs"
     for heir in table.heirs:
         wrong = [columns for columns, _ in heir.keys if columns not in groups]
