@@ -37,9 +37,10 @@ from privbench_core.workload.engine import (
     ResolvedQuery,
     UnansweredError,
     aggregates_of_all,
+    is_constant,
     is_regenerated,
 )
-from privbench_core.workload.parameters import is_constant, operands
+from privbench_core.workload.parameters import operands
 from privbench_core.workload.statements import Workload
 
 LEVEL = 0.95

@@ -228,6 +228,11 @@ def _contents(schema: Schema, tables: Entries, workload: Mapping[str, str]) -> s
             "with their pauses and with new values at every call (options are those of pgbench):",
             "",
             "```sh",
+            *(
+                ["# Transactions that write are rolled back; on a copy of the database, -D finish=COMMIT keeps them."]
+                if any("\nROLLBACK;\n" in sql for sql in workload.values())
+                else []
+            ),
             *(f'sh workload/{_shell(name)}.pgbench/run.sh -c 4 -T 60 "$URL"' for name in sorted(workload)),
             'privbench check . "$URL"  # compares the plans of these queries with those expected of this data',
             "```",

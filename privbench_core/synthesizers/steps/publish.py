@@ -37,7 +37,8 @@ from privbench_core.validate.ranges import check_ranges, check_whole
 
 _RULE = (
     "literals were chosen so that each comparison has on these rows the selectivity that the released noisy one-way "
-    "marginals give for the original. Key values, placeholders and hidden constants are those of random rows here. "
+    "marginals give for the original. Key values, placeholders, hidden constants and all that statements write are "
+    "those of random rows here. "
     "Constants on public tables are unchanged. Only public text, released measurements and synthetic rows were used, "
     "so this cost no budget"
 )
@@ -94,7 +95,7 @@ def publish_step(schema: Schema, free: Price, links: Mapping[ForeignKey, Step]) 
         "links": {key.name: [*prices[key.name], bounds_references(step)] for key, step in links.items()},
         **({"as added": reordered} if reordered else {}),
     }
-    return Step(("publish", "bundle"), StepKind.PUBLISH, "", tuple(inputs), (), free, run, parameters, version="8")
+    return Step(("publish", "bundle"), StepKind.PUBLISH, "", tuple(inputs), (), free, run, parameters, version="9")
 
 
 def _write_range(schema: Schema, table: Table, sampled: SampledTable, number: int, file: Path) -> None:
