@@ -98,7 +98,7 @@ def run(databases: Collection[str], runs: int, progress: Callable[[str], None]) 
                     row, lines = {}, [str(missing)]
                 rows.append({"PostgreSQL": version, "database": name, **row})
                 notes += [f"- {name} in {version}: {line}" for line in dict.fromkeys(lines)]
-    return "\n\n".join([markdown(rows), machine(runs), "\n".join(notes)])
+    return "\n\n".join([markdown(rows), f"{machine(1)} Similar plans: of {runs} runs.", "\n".join(notes)])
 
 
 def _measured(server: PostgresServer, name: str, database: Operational, runs: int) -> tuple[Row, list[str]]:
