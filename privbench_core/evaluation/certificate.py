@@ -16,9 +16,9 @@ from typing import Any
 import sqlglot
 
 from privbench_core.evaluation.evaluation import INTERNAL
-from privbench_core.evaluation.generate import Recipe, generate_workload
 from privbench_core.evaluation.inputs import BundleSummary, read_bundle_and_source
 from privbench_core.evaluation.marginals import SEED
+from privbench_core.evaluation.q_error import Recipe, generate_workload
 from privbench_core.explain.comparison import (
     DEFAULTS,
     PlanComparison,

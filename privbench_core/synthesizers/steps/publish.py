@@ -1,7 +1,7 @@
 """The last steps. Validate: integrity of a synthetic table as expectations, and the fidelity figures paid for before.
 
 Free: integrity is a matter of the synthetic rows and the schema. How figures are judged is the spec's, see
-`publishing.figures`. Publish: the tables, the schema, the receipt and perhaps a workload, as one folder.
+`publishing.verdicts`. Publish: the tables, the schema, the receipt and perhaps a workload, as one folder.
 """
 
 from __future__ import annotations
@@ -19,9 +19,8 @@ from privbench_core.errors import InternalError, ValidationError
 from privbench_core.privacy.budget import Price
 from privbench_core.profiles.expected_noise import link_noise
 from privbench_core.publishing.bundle import read_bundle, write_bundle
-from privbench_core.publishing.figures import FidelityFigure
 from privbench_core.publishing.table_files import RowRanges, write_table
-from privbench_core.publishing.verdicts import blocking, judge_tables, lost_in
+from privbench_core.publishing.verdicts import FidelityFigure, blocking, judge_tables, lost_in
 from privbench_core.sampling.keys import added_by, as_added
 from privbench_core.sampling.ranges import stays_inside
 from privbench_core.schema.constraints import ForeignKey
