@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 Numbers = NDArray[np.int64]
 Mask = NDArray[np.bool_]
+_SPARSE = 8  # different numbers that there could be, for each that there is, up to which none need be sorted
 
 
 def dense(numbers: NDArray[Any]) -> Numbers:
@@ -18,7 +19,12 @@ def dense(numbers: NDArray[Any]) -> Numbers:
     >>> dense(np.array([7, -1, 7, 30])).tolist()
     [1, 0, 1, 2]
     """
-    return np.unique(numbers, return_inverse=True)[1].astype(np.int64)
+    least, most = (int(end) for end in (numbers.min(), numbers.max())) if len(numbers) else (0, 0)
+    if numbers.dtype.kind not in "iu" or most - least > _SPARSE * len(numbers):
+        return np.unique(numbers, return_inverse=True)[1].astype(np.int64)
+    places, there = numbers - least, np.zeros(most - least + 1, dtype=np.int64)
+    there[places] = 1
+    return (np.cumsum(there) - 1)[places]
 
 
 def finer(numbers: NDArray[Any], codes: NDArray[Any]) -> Numbers:
