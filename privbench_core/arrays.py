@@ -19,12 +19,13 @@ def dense(numbers: NDArray[Any]) -> Numbers:
     >>> dense(np.array([7, -1, 7, 30])).tolist()
     [1, 0, 1, 2]
     """
-    least, most = (int(end) for end in (numbers.min(), numbers.max())) if len(numbers) else (0, 0)
-    if numbers.dtype.kind not in "iu" or most - least > _SPARSE * len(numbers):
-        return np.unique(numbers, return_inverse=True)[1].astype(np.int64)
-    places, there = numbers - least, np.zeros(most - least + 1, dtype=np.int64)
-    there[places] = 1
-    return (np.cumsum(there) - 1)[places]
+    if numbers.dtype == np.int64 and len(numbers):
+        least, most = int(numbers.min()), int(numbers.max())
+        if most - least <= _SPARSE * len(numbers):
+            there = np.zeros(most - least + 1, dtype=np.int64)
+            there[numbers - least] = 1
+            return np.asarray((np.cumsum(there) - 1)[numbers - least])
+    return np.unique(numbers, return_inverse=True)[1].astype(np.int64)
 
 
 def finer(numbers: NDArray[Any], codes: NDArray[Any]) -> Numbers:
