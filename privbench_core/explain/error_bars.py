@@ -3,13 +3,14 @@
 How far the answers on the bundle's replicates are from the bundle's estimates how far that is from the source's (a
 parametric bootstrap, see `pipeline.rehearsal`). Counts, and other answers of one sign, are off by factors, so their
 errors are of logarithms; a count is a whole number, so one row is added to its error. Error / root mean square of n
-replicates has Student's t distribution, with n degrees of freedom if errors are normal and without bias, and with about
-half as many if their tails are as heavy as measured (2n / (kurtosis - 1), with a kurtosis of 5).
+replicates has Student's t distribution with n degrees of freedom, if errors are normal and without bias.
 
 What the models leave out of the source, they cannot leave out again, so errors are widened by the distances of the
 tables and joins that a query reads: released ones, from the source, to those of replicates, from the bundle. Errors are
 multiplied by the largest ratio. Of joins, errors multiply, and what is far off is not so by a ratio: there, they are
-widened by no more than what the distances differ by in squares adds to them.
+widened by no more than what the distances differ by in squares adds to them. Models have pairs of columns of a table
+and its owner; what several tables share beyond that is the same in all replicates, so their released distances are
+added, in squares.
 
 A value that too few units share is in neither bundle nor replicates. So where no row of the bundle meets a comparison,
 the interval reaches to the answer without it: an inequality for queries that only combine comparisons by AND and OR.
@@ -48,8 +49,8 @@ from privbench_core.workload.statements import Workload
 LEVEL = 0.95
 """Nominal coverage of the intervals."""
 ROWS = "rows"
-_KURTOSIS = 5.0  # of errors; 3 if they were normal; chosen on Adult, *stats* and three databases of `strangers`
 _PER_DISTANCE = 3.0  # error of a logarithm per distance: 2 in the mean, and tails are heavy; chosen on *stats*
+_PER_RELEASED = 0.5  # what a released distance adds; queries sum over cells; chosen on football and epidemic
 
 
 @dataclass(frozen=True)
@@ -81,10 +82,17 @@ class Interval:
 
 @dataclass(frozen=True)
 class _LeftOut:
-    """What the models leave out of the source, as a ratio of distances, and for joins as a distance."""
+    """What the models leave out of the source, as a ratio of distances, and for joins as distances.
+
+    Attributes:
+        ratio: Largest of released distance / that of replicates.
+        distance: By what released distances exceed those of replicates in squares; infinite without joins.
+        released: The released distances, in squares; 0 without joins.
+    """
 
     ratio: float
     distance: float
+    released: float
 
 
 @dataclass(frozen=True)
@@ -242,19 +250,21 @@ def _compare(bundle: Bundle, replicated: Distances, number: int) -> dict[str, di
 
 def _left_out(query: ResolvedQuery, compared: Mapping[str, Mapping[str, tuple[float, float]]]) -> _LeftOut | None:
     """Return what the models leave out of the tables and joins that a query reads; None if it is unknown."""
-    largest, squares = 0.0, 0.0
+    largest, squares, released = 0.0, 0.0, 0.0
     for table in query.tables:
         metrics = [each for name, each in compared.get(table, {}).items() if query.joins or name != JOIN]
         largest = max([largest, *(ratio for _, ratio in metrics)])
         squares += max((distance**2 * (ratio**2 - 1) for distance, ratio in metrics), default=0.0)
-    return _LeftOut(largest, math.sqrt(squares) if query.joins else math.inf) if largest else None
+        released += max(((distance * ratio) ** 2 for distance, ratio in metrics), default=0.0)
+    distances = (math.sqrt(squares), math.sqrt(released)) if query.joins else (math.inf, 0.0)
+    return _LeftOut(largest, *distances) if largest else None
 
 
 def _ends(
     answer: float, replicates: Sequence[float], left_out: _LeftOut | None, *, count: bool
 ) -> tuple[float, float, float | None]:
     """Return the ends of an interval around ``answer``, by the answers on replicates, and how much it is widened."""
-    t = float(scipy.special.stdtrit(2 * len(replicates) / (_KURTOSIS - 1), (1 + LEVEL) / 2))
+    t = float(scipy.special.stdtrit(len(replicates), (1 + LEVEL) / 2))
     again, least = np.array(replicates), 1 if count else 0
     factors = bool(count or (again * answer > 0).all())
     errors = np.log((again + least) / (answer + least)) if factors else again - answer
@@ -263,7 +273,8 @@ def _ends(
     if left_out is not None:
         at_most = math.hypot(error, _PER_DISTANCE * left_out.distance) / error if factors and error else math.inf
         widened = min(left_out.ratio, at_most)
-    half = t * (widened or 1.0) * error
+    unshared = _PER_RELEASED * left_out.released if factors and left_out is not None else 0.0
+    half = t * math.hypot((widened or 1.0) * error, unshared)
     if not factors:
         return answer - half, answer + half, widened
     factor = math.exp(min(half, 100.0))  # beyond it a number says nothing

@@ -83,7 +83,7 @@ def test_an_interval_is_a_factor_by_student_and_one_row(town: Town, tmp_path: Pa
     (found,) = intervals_of(with_persons(tmp_path, town, numbers), Workload.of([PERSONS])).intervals
     logs = [math.log((number + 1) / (all_of_them + 1)) for number in numbers]
     error = math.hypot(math.sqrt(sum(each**2 for each in logs) / 8), 1 / (all_of_them + 1))
-    factor = math.exp(stats.t.ppf(0.975, 4) * error)
+    factor = math.exp(stats.t.ppf(0.975, 8) * error)
     assert (found.answer, found.joins, found.widened) == (all_of_them, 0, None)
     assert found.low == math.floor((all_of_them + 1) / factor - 1)
     assert found.high == math.ceil((all_of_them + 1) * factor - 1)
@@ -99,6 +99,8 @@ def test_errors_are_widened_by_the_distances_of_what_a_query_reads(town: Town, t
     error = math.hypot(math.log(101 / (rows + 1)), 1 / (rows + 1))
     at_most = math.hypot(error, 3 * math.sqrt(0.6**2 - 0.2**2)) / error
     assert found[1].widened == pytest.approx(min(3.0, at_most))
+    half = stats.t.ppf(0.975, 5) * math.hypot((found[1].widened or 0) * error, 0.5 * 0.6)
+    assert found[1].high == math.ceil((rows + 1) * math.exp(half) - 1)
 
 
 def test_errors_of_joins_are_widened_by_no_more_than_distances_add(town: Town, tmp_path: Path) -> None:
