@@ -67,7 +67,7 @@ def _measured(case: Case, epsilon: float, seed: int) -> Iterator[Row]:
 
 def _figures(found: ErrorBars, true: dict[int, int], joins: int | None) -> Row:
     some = [each for each in found.intervals if joins in {None, each.joins}]
-    source, answer, low, high = np.array([[true[i.query], i.answer, i.low, i.high] for i in some]).T
+    source, answer, low, high = np.array([[true[i.query], i.answer, i.low, i.high] for i in some], float).T
     logs = np.log((np.array([answer, high]) + 1) / (np.array([source, low]) + 1))
     error, width = (values / np.maximum(source, 1) for values in (np.abs(answer - source), high - low))
     return {
