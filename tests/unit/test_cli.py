@@ -486,14 +486,6 @@ def test_exit_codes_and_streams_of_a_real_process(tmp_path: Path) -> None:
     assert "?=2" in plain.stdout
 
 
-def test_help_loads_no_heavy_library() -> None:
-    heavy = ("numpy", "pyarrow", "duckdb", "opendp", "sqlalchemy")
-    code = f"import sys, privbench_core.cli; print([name for name in {heavy} if name in sys.modules])"
-    here = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=here, check=True)
-    assert found.stdout.strip() == "[]"
-
-
 def grown(shop: Path, age: int) -> None:
     """A refresh of the source: everybody gets the same age."""
     path = shop.parent / "customer.parquet"

@@ -78,21 +78,6 @@ def test_near_unique_stays_near_unique_and_quick():
     assert len(set(made(Pattern(provider="name"), n=5000))) > 4900
 
 
-def test_repeated_names_of_accounts_get_a_number():
-    texts = made(Pattern(provider="user_name"), n=3000, max_length=3)
-    assert max(map(len, texts)) == 3
-    assert len(set(texts)) > 1500
-    assert any(text[-1].isdigit() for text in texts)
-
-
-def test_providers_follow_the_seed_and_give_one_line():
-    for provider in ("address", "date", "pyint"):
-        texts = made(Pattern(provider=provider), n=50)
-        assert texts == made(Pattern(provider=provider), n=50)
-        assert texts != made(Pattern(provider=provider), n=50, seed=1)
-        assert not any("\n" in text for text in texts)
-
-
 def test_nothing_but_null_is_looked_at():
     codec = codec_for(Column("x", T.TEXT, Pattern(regex="[ab]"), nullable=True))
     assert (codec.size, codec.null, codec.labels()) == (2, 1, ["[ab]", "NULL"])
@@ -101,16 +86,6 @@ def test_nothing_but_null_is_looked_at():
     discretizer = Discretizer(restored(codec.to_dict()), binning)
     values = discretizer.decode(np.array([0, 1, 0], np.int32), np.random.default_rng(0))
     assert [value is None for value in values.to_pylist()] == [False, True, False]
-
-
-@pytest.mark.parametrize("counts", [[100.0, 0.0], [0.0, 100.0]])
-def test_a_column_of_nothing_but_values_or_nothing_but_null_has_a_binning(counts):
-    codec = codec_for(Column("x", T.UUID, nullable=True))
-    discretizer = Discretizer(codec, merge_cells(np.array(counts), codec, 1.0, 100))
-    codes = discretizer.encode(pa.chunked_array([["a", None]]))
-    assert len(discretizer.decode(codes, np.random.default_rng(0))) == 2
-    single = codec_for(Column("x", T.UUID))
-    assert merge_cells(np.array([-3.0]), single, 1.0, 100).size == 1
 
 
 @pytest.mark.parametrize(

@@ -54,12 +54,6 @@ def test_marginals_counted_after_each_other_are_those_counted_alone() -> None:
         assert found.kld == pytest.approx(kld)
 
 
-def test_a_product_of_sizes_beyond_64_bits_does_not_overflow() -> None:
-    size = 2**31
-    a = np.array([[size - 1] * 4, [0] * 4, [size - 1, 0, 0, 0]])
-    assert distances(a, a[:1], (0, 1, 2, 3), (size,) * 4).tvd == pytest.approx(2 / 3)
-
-
 @pytest.mark.parametrize("size", [2, 2**20])
 @pytest.mark.parametrize(("rows_a", "rows_b", "distance"), [(0, 0, 0), (0, 3, 1), (3, 0, 1)])
 def test_empty_tables(rows_a: int, rows_b: int, distance: float, size: int) -> None:
@@ -124,16 +118,6 @@ def _rows(n: int, seed: int, **others: pa.Array) -> dict[str, pa.Table]:
         "works": rng.random(n) < 0.5,
     }
     return {"t": pa.table(columns | others)}
-
-
-def test_attributes_are_coded_and_keys_are_not() -> None:
-    coded = encode_tables(SCHEMA, _rows(500, 0))["t"]
-    assert coded.names == ("age", "sex", "pay", "city", "works")
-    assert coded.ordered == (True, False, True, False, False)
-    assert coded.codes.shape == (500, 5)
-    assert (coded.codes >= 0).all()
-    assert (coded.codes < np.array(coded.sizes)).all()
-    assert encode_tables(SCHEMA, {}) == {}
 
 
 def test_synthetic_rows_share_the_codes_of_the_source() -> None:

@@ -1,4 +1,4 @@
-"""Classes of lags, what joints follow from them, and dates that are drawn to have them."""
+"""Joints that follow from lags, and dates that are drawn to have them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from privbench_core.columns.discretizer import Binning, Discretizer
 from privbench_core.columns.grid import Grid
 from privbench_core.columns.intervals import OrderedCodec, equal_width_codec
 from privbench_core.columns.lags import Intervals, lag_classes
-from privbench_core.profiles.lags import Lag, Lags, expected_lags, joint_with_lags, lag_chances, shares_of_cells
+from privbench_core.profiles.lags import Lag, Lags, expected_lags, joint_with_lags, lag_chances
 from privbench_core.sampling.lags import DatedRows, dated_columns
 from privbench_core.schema.columns import Column, ColumnType
 
@@ -46,40 +46,6 @@ def grid_of(coder: Discretizer) -> Grid:
 def shares_of(lags: np.ndarray, codec: OrderedCodec) -> np.ndarray:
     """Shares of the classes of lags, without NULL."""
     return np.bincount(np.searchsorted(codec.starts, lags, side="right") - 1, minlength=codec.size) / len(lags)
-
-
-def test_classes_are_of_both_signs_and_cover_every_lag() -> None:
-    classes, codec = classes_of(dates(DAY, 5), dates(DAY, 8))
-    after = [1, 2, 3, 5, 9, 17, 33, 65, 129, 257, 513]
-    assert codec.starts.tolist() == [*(-(2**power) for power in range(10, -1, -1)), 0, *after]
-    assert codec.last == 1024
-    assert classes.shares[0][codec.ordered // 2 :].tolist() == [6, 7, *(np.arange(10) // 2 + 8), 13, 14, 15]
-    assert classes.shares[0][: codec.ordered // 2].tolist() == [*(np.arange(10) // 2), 5]
-    _, finer = classes_of(dates(MOMENT, 5), dates(MOMENT, 8))
-    minutes = (finer.starts[finer.starts > 1] - 1) / 60e6
-    assert minutes[0] == pytest.approx(1.0, abs=0.01), "a millionth of two years"
-    np.testing.assert_allclose(minutes[1:] / minutes[:-1], 2)
-
-
-@pytest.mark.parametrize("power", [-3.0, -1.0, 0.0, 1.5])
-def test_classes_are_divided_by_the_slope_between_their_neighbours(power: float) -> None:
-    classes, codec = classes_of(dates(MOMENT, 5), dates(MOMENT, 8))
-    ends = np.abs(codec.starts[:21]).astype(float)[::-1]
-    mass = np.diff(ends ** (power + 1) if power != -1 else np.log(ends), prepend=0 if power > -1 else np.nan)
-    mass[0] = mass[1] / (2.0 ** (power + 1))  # the cell beside zero has what its neighbour's density says
-    cells = np.zeros(codec.size)
-    cells[:21] = np.abs(mass)[::-1] / np.abs(mass).sum()
-    shares = np.bincount(classes.shares[0], cells)
-    found = shares_of_cells(classes, shares)
-    np.testing.assert_allclose(np.bincount(classes.shares[0], found), shares, atol=1e-12)
-    near = slice(3, 18) if power >= 0 else slice(12, 18)  # where a class holds more than is taken for nothing
-    np.testing.assert_allclose(found[near], cells[near], rtol=0.15, atol=1e-4)
-
-
-def test_no_lag_is_between_columns_of_two_types() -> None:
-    whole = Discretizer(equal_width_codec(Column("n", ColumnType.INTEGER), 0, 9))
-    assert lag_classes(dates(DAY, 5), dates(MOMENT, 5)) is None
-    assert lag_classes(whole, whole) is None
 
 
 def test_chances_are_those_of_all_pairs_of_days() -> None:
@@ -180,27 +146,6 @@ def test_years_lie_as_far_from_those_of_their_owners_and_each_stays_as_frequent(
     assert np.array_equal(season.encode(pa.chunked_array([after])), moved)
 
 
-def test_small_numbers_are_no_points_in_time() -> None:
-    few, many = (
-        Discretizer(equal_width_codec(Column("n", ColumnType.INTEGER), 100, high, None)) for high in (199, 250)
-    )
-    assert lag_classes(few, few) is not None
-    assert lag_classes(few, many) is None
-
-
-def test_days_of_weeks_come_after_moments() -> None:
-    rng = np.random.default_rng(3)
-    base, own = dates(MOMENT, 24), dates(MOMENT, 5, step="P7D")
-    grid = grid_of(own)
-    last = int(Intervals.of(own).last[-1])
-    x = rng.integers(Intervals.of(base).first[0], last * grid.step + grid.origin - 3 * grid.step, 5_000)
-    v = np.minimum(-((grid.origin - x) // grid.step) + rng.integers(0, 2, len(x)), last)  # this week's end, or the next
-    before, after, _ = drawn(own, base, x, v, most_moved=0.06)
-    late = [(n * grid.step + grid.origin - x) / grid.step for n in (before, after)]
-    assert np.mean((late[0] >= 0) & (late[0] < 4)) < 0.25
-    assert np.mean((late[1] >= 0) & (late[1] < 4)) > 0.9, "the last class of them is of one to four weeks"
-
-
 def test_rows_whose_owner_has_no_day_stay_as_they_were_drawn() -> None:
     rng = np.random.default_rng(4)
     base, own = dates(NULLABLE, 24), dates(DAY, 5)
@@ -270,49 +215,3 @@ def test_days_of_an_assumed_range_are_days_that_there_are() -> None:
     _, after = rows.drawn(codes, own.decode(codes, rng), np.arange(1_000), {}, rng)
     numbers, (low, high) = np.array(after.cast(pa.int32()).to_pylist()), grid_of(own).extent
     assert low <= numbers.min() <= numbers.max() <= high
-
-
-def test_what_is_drawn_again_has_the_same_odds() -> None:
-    rng = np.random.default_rng(5)
-    base, own = dates(DAY, 24), dates(DAY, 5)
-    x, v = days_after(own, 5_000)
-    _, _, rows = drawn(own, base, x, v)
-    odds = [each.copy() for each in rows.odds]
-    some = np.arange(100, 140)
-    codes = own.encode(pa.chunked_array([pa.array(v[some].astype(np.int32)).view(pa.date32())]))
-    _, again = rows.drawn(codes, own.decode(codes, rng), some, {}, rng)
-    late = np.array(again.cast(pa.int32()).to_pylist()) - x[some]
-    assert np.mean((late >= 0) & (late < 10)) > 0.9
-    for before, after in zip(odds, rows.odds, strict=True):
-        np.testing.assert_array_equal(before, after)
-
-
-@pytest.mark.parametrize("case", ["no rows", "no owner", "no code of a day"])
-def test_where_no_row_is_dated_nothing_is_drawn(case: str) -> None:
-    base, own = dates(NULLABLE, 4), dates(NULLABLE, 3)
-    classes, codec = classes_of(base, own)
-    n = 0 if case == "no rows" else 40
-    owners = pa.table({"since": pa.array([dt.date(2020, 5, 5)] * 3, pa.date32())})
-    places = np.full(n, -1 if case == "no owner" else 1)
-    codes = np.full(n, 3 if case == "no code of a day" else 1, dtype=np.int32)
-    before = own.decode(codes, np.random.default_rng(0))
-    lag = Lag("since", "day", classes, np.full(codec.size, 1 / codec.size))
-    rows = dated_columns(Lags([lag]), {"day": own}, (owners, places))["day"]
-    moved, after = rows.drawn(codes, before, np.arange(n), {}, np.random.default_rng(1))
-    assert after.equals(before)
-    assert (moved == codes).all()
-
-
-def test_lags_of_ten_thousand_years_are_whole_numbers() -> None:
-    codec = equal_width_codec(MOMENT, "0001-01-01", "9999-12-31", 64)
-    coder = Discretizer(codec)
-    classes, lags = classes_of(coder, coder)
-    x = np.array([codec.starts[0], codec.last, codec.starts[32]])
-    values = pa.table({"since": codec.grid.array(x)})
-    shares = np.where(np.arange(lags.size) < lags.ordered, 1 / lags.ordered, 0.0)
-    lags = Lags([Lag("since", "day", classes, shares)])
-    rows = dated_columns(lags, {"day": coder}, (values, np.array([0, 1, 2, 0])))
-    codes = np.array([63, 0, 5, 0], dtype=np.int32)
-    before = coder.decode(codes, np.random.default_rng(0))
-    moved, after = rows["day"].drawn(codes, before, np.arange(4), {}, np.random.default_rng(1))
-    assert (coder.encode(pa.chunked_array([after])) == moved).all()

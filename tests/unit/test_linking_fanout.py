@@ -9,7 +9,6 @@ from privbench_core.links.fanout import Fanout
 from privbench_core.links.measure_children import Ownership
 from privbench_core.links.measure_fanout import fit_fanout
 from privbench_core.privacy.budget import Measure, Price
-from privbench_core.privacy.features import OfParent
 from privbench_core.privacy.filter import PrivacyFilter
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.schema.tables import Schema, Table
@@ -54,12 +53,6 @@ def test_a_child_model_with_sum_nodes_still_follows_the_parent():
     made = {n: s.table for n, s in draw_exactly(schema, tables, beta=300).items()}
     assert tvd(children_by(made["parent"], made["child"]), children_by(tables["parent"], tables["child"])) < 0.04
     assert tvd(joined(made["parent"], made["child"]), joined(tables["parent"], tables["child"])) < 0.06
-
-
-def test_the_papers_leaves_follow_the_parent_too():
-    schema, tables = planted_pair(2000)
-    made = {n: s.table for n, s in draw_exactly(schema, tables, beta=300, alpha=0.05).items()}
-    assert tvd(joined(made["parent"], made["child"]), joined(tables["parent"], tables["child"])) < 0.1
 
 
 def fitted(session=None, price=PLENTY) -> tuple[Fanout, dict[str, pa.Table], Schema]:
@@ -118,50 +111,3 @@ def test_a_parent_without_attributes_still_tells_children_how_many_they_are():
     where = places(made["parent"].table, made["child"].table)
     crowd = np.bincount(where, minlength=1000)[where]
     assert ((crowd == 3) == (codes_of(made["child"].table.column("b")) == 1)).mean() > 0.97
-
-
-def test_one_to_one_tables_share_their_key():
-    parent = Table("parent", (integer("id"), category("a", 2)), ("id",))
-    child = Table("child", (integer("id"), category("b", 2)), ("id",), (owner_key("child", "id", "parent", 1),))
-    a = np.random.default_rng(0).integers(0, 2, 1000)
-    has = np.flatnonzero((a == 1) | (np.arange(1000) % 4 == 0))
-    tables = {
-        "parent": rows_of(parent, id=np.arange(1000), a=texts(a)),
-        "child": rows_of(child, id=has, b=texts(a[has])),
-    }
-    made = {n: s.table for n, s in draw_exactly(two_tables(parent, child), tables).items()}
-    ids = made["child"].column("id").to_pylist()
-    assert len(set(ids)) == len(ids) == pytest.approx(len(has), abs=3)
-    where = places(made["parent"], made["child"], "id")
-    above = codes_of(made["parent"].column("a"))
-    assert (above[where] == codes_of(made["child"].column("b"))).mean() > 0.97
-    assert np.isin(np.flatnonzero(above == 1), where).mean() > 0.97
-
-
-def test_children_beyond_the_bound_are_neither_counted_nor_drawn():
-    child = Table("child", BARE_CHILD.columns, ("id",), (owner_key("child", "parent_id", "parent", 2),))
-    home = np.repeat(np.arange(100), np.where(np.arange(100) < 10, 500, 1))
-    tables = {
-        "parent": rows_of(BARE_PARENT, id=np.arange(100)),
-        "child": rows_of(child, id=np.arange(len(home)), parent_id=home),
-    }
-    made = draw_exactly(two_tables(BARE_PARENT, child), tables)
-    found = np.bincount(places(made["parent"].table, made["child"].table), minlength=100)
-    assert np.bincount(found).tolist() == pytest.approx([0, 90, 10], abs=2)
-
-
-def test_what_owners_children_have_is_expected_from_numbers_of_children():
-    fanout, tables, schema = fitted()
-    parent, child = schema.tables
-    above, below = profile_of(parent, tables["parent"]), profile_of(child, tables["child"], rows_per_unit=8)
-    ownership = Ownership(child.foreign_keys[0], above, below)
-    context = ownership.context(fanout.sizes)
-    found = ownership.expected(fanout, context)
-    assert found.keys() == context.keys()
-    owners = places(tables["parent"], tables["child"])
-    for name, (feature, coder) in context.items():
-        if isinstance(feature, OfParent):
-            codes = coder.encode(tables["parent"].column(feature.column).take(pa.array(owners)))
-        else:
-            codes = coder.encode_numbers(np.bincount(owners)[owners])
-        assert tvd(found[name], np.bincount(codes, minlength=coder.size) / len(codes)) < 0.02

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from privbench_core.estimators.coarsening import merge_codes
-from privbench_core.estimators.copula import Cut, SignSums, joint_by_copula, nearest_copula, sign_noise
+from privbench_core.estimators.copula import SignSums, joint_by_copula, nearest_copula
 from privbench_core.estimators.joints import NoisyTable, estimated_joints
 from privbench_core.marginals.measure_one_way import Marginals
 from privbench_core.marginals.measure_pairs import PairwiseFit, cuts_of, measure_signs
@@ -61,14 +61,6 @@ def test_joints_follow_and_have_the_marginals_of_the_columns() -> None:
         assert tvd(np.outer(clean[a], clean[b]) / N**2, joint_of(codes, SIZES, a, b)) > 0.2
 
 
-def test_codes_without_order_are_independent_of_the_other_column() -> None:
-    clean = {"a": np.array([100.0, 200, 300, 400]), "b": np.array([400.0, 600])}
-    joint = joint_by_copula(clean["a"], clean["b"], 3, 2, 0.8)
-    np.testing.assert_allclose(joint[3], [160, 240])
-    np.testing.assert_allclose(joint.sum(axis=0), clean["b"])
-    assert joint[0, 0] > 60  # independent: 40
-
-
 def test_noise_alone_makes_no_correlations() -> None:
     codes = planted(0.0)
     clean = one_way_of(codes, SIZES).clean()
@@ -77,23 +69,6 @@ def test_noise_alone_makes_no_correlations() -> None:
     raw = [sums_of(codes, cuts, sigma, seed).sums / N for seed in range(20)]
     kept = [sums_of(codes, cuts, sigma, seed).correlations(clean) for seed in range(20)]
     assert np.mean(np.abs(kept)) < 0.5 * np.mean(np.abs(raw))
-
-
-def test_few_factors_are_known_better_than_each_pair() -> None:
-    columns = tuple(f"c{i:02d}" for i in range(24))
-    codes = planted(0.5, columns=columns)
-    clean = one_way_of(codes, dict.fromkeys(columns, CODES)).clean()
-    cuts = cuts_of(clean, dict.fromkeys(columns, CODES))
-    exact, noisy = (sums_of(codes, cuts, sigma).correlations(clean) for sigma in (0.0, 0.08 * N))
-    error = float(np.sqrt(((exact - noisy) ** 2).mean()))
-    assert error < 0.6 * sign_noise(clean, cuts, 0.08 * N)
-
-
-def test_a_column_without_order_has_no_cut() -> None:
-    assert Cut.nearest_median(np.ones(5), 0) is None
-    assert Cut.nearest_median(np.ones(5), 1) is None
-    assert Cut.nearest_median(np.array([9.0, 1.0]), 0) == Cut(2, 1)
-    assert Cut.nearest_median(np.array([1.0, 2, 3, 4, 90]), 4) == Cut(4, 3)
 
 
 @pytest.mark.parametrize("measure", list(Measure))
@@ -132,15 +107,6 @@ def test_rows_follow_pairs_that_were_not_measured() -> None:
         assert tvd(joint_of(rows.codes, SIZES, *pair), true) < 0.5 * tvd(independent, true), pair
 
 
-@pytest.mark.parametrize("correlation", [-0.9, -0.3, 0.5, 0.95])
-def test_two_bits_have_the_joint_that_their_sign_product_says(correlation: float) -> None:
-    clean = {"a": np.array([300.0, 700.0]), "b": np.array([800.0, 200.0])}
-    joint = joint_by_copula(clean["a"], clean["b"], 2, 2, correlation)
-    product = float(joint[0, 0] + joint[1, 1] - joint[0, 1] - joint[1, 0])
-    found = SignSums(cuts_of(clean, {}), np.array([product]), 0.0).joints(clean)
-    np.testing.assert_allclose(found["a", "b"], joint, atol=1.0)
-
-
 WIDE = 40
 EVEN = np.full(WIDE, 250.0)
 GROUPS = (np.arange(WIDE) // 8,) * 2
@@ -174,40 +140,3 @@ def test_noise_alone_is_no_copula() -> None:
         for _, noisy in (measured_over_groups(0.0, 60.0, seed) for seed in range(40))
     ]
     assert sum(joint is not None for joint in found) <= 1
-
-
-def test_lists_and_pairs_of_values_have_no_neighbours() -> None:
-    _, noisy = measured_over_groups(0.8, 20.0)
-    for order in (NO_ORDER, (WIDE, 2), (0, WIDE)):
-        assert nearest_copula(noisy, 20.0, GROUPS, (EVEN, EVEN), order) is None
-
-
-def test_parents_of_most_children_of_one_kind_have_most_of_another() -> None:
-    """Numbers that grow with one heavy-tailed factor: the size of a join follows from groups that hide the tail."""
-    rng = np.random.default_rng(3)
-    activity = rng.pareto(1.5, 40_000) + 0.2
-    numbers = [np.minimum(rng.poisson(activity * mean), 299) for mean in (2.0, 1.5)]
-    truth = np.zeros((300, 300))
-    np.add.at(truth, tuple(numbers), 1.0)
-    of_codes = np.minimum(np.arange(300), 8)
-    noisy = merge_codes(truth, (of_codes, of_codes)) + rng.normal(0, 50.0, (9, 9))
-    clean = {"a": truth.sum(axis=1), "b": truth.sum(axis=0)}
-    sizes = np.outer(np.arange(300), np.arange(300))
-    joined = {
-        ordered: float(
-            (
-                sizes
-                * estimated_joints({("a", "b"): NoisyTable(noisy, 50.0, (of_codes,) * 2, ordered)}, clean)["a", "b"]
-            ).sum()
-        )
-        for ordered in (NO_ORDER, (300, 300))
-    }
-    true = float((sizes * truth).sum())
-    gaussian = joint_by_copula(clean["a"], clean["b"], 300, 300, float(np.corrcoef(*map(_ranks, numbers))[0, 1]))
-    assert joined[300, 300] == pytest.approx(true, rel=0.2)
-    assert joined[NO_ORDER] < 0.8 * true
-    assert float((sizes * gaussian).sum()) < 0.8 * true
-
-
-def _ranks(values: np.ndarray) -> np.ndarray:
-    return np.argsort(np.argsort(values))

@@ -12,11 +12,8 @@ from typer.testing import CliRunner
 
 from privbench_assets.build import build_defs
 from privbench_core.cli import app
-from privbench_core.errors import PublishError, ReleaseError
-from privbench_core.files import file_name
 from privbench_core.pipeline.plans import plan_for
-from privbench_core.pipeline.run import run_spec
-from privbench_core.pipeline.workspace import Workspace, database_folder
+from privbench_core.pipeline.workspace import database_folder
 from privbench_core.publishing.bundle import read_bundle
 from privbench_core.spec.load import load_spec
 from tests.helpers.orchestrated import Orchestrated, errors
@@ -99,30 +96,6 @@ def test_the_command_line_refuses_what_belongs_to_another_database(
         code, said = privbench(*command)
         assert code == 1
         assert "this folder belongs to the database town, so nothing of village is written there" in said
-
-
-@pytest.mark.usefixtures("fake")
-def test_a_bundle_of_another_database_is_not_replaced_by_a_library_call(
-    town_spec: Path, village_spec: Path, tmp_path: Path
-) -> None:
-    run_spec(load_spec(town_spec), 0.8, out=tmp_path / "bundle")
-    with pytest.raises(PublishError, match="holds a bundle of the database town"):
-        run_spec(load_spec(village_spec), 0.8, out=tmp_path / "bundle")
-
-
-@pytest.mark.usefixtures("fake")
-def test_a_folder_that_no_database_made_is_refused(town_spec: Path) -> None:
-    spec = load_spec(town_spec)
-    (spec.state / "town").mkdir(parents=True)
-    (spec.state / "town" / "notes.txt").touch()
-    with pytest.raises(ReleaseError, match="does not say which database it belongs to"):
-        Workspace(spec)
-
-
-def test_names_of_databases_become_one_folder_each() -> None:
-    folders = {file_name(name) for name in ("a/b", "a%2Fb", "..", "a b", "größe", "a")}
-    assert len(folders) == 6
-    assert not any("/" in name or name.startswith(".") for name in folders)
 
 
 @pytest.mark.usefixtures("fake")

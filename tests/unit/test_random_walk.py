@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from privbench_core.units.random_walk import Drift
 
@@ -32,14 +31,6 @@ def test_classes_that_differ_keep_what_is_their_own() -> None:
     assert found.min() >= 0
 
 
-def test_a_class_without_rows_is_like_its_neighbour() -> None:
-    shapes = np.array([[0.9, 0.1], [0.9, 0.1], [0.2, 0.8], [0.2, 0.8], [0.2, 0.8]])
-    rows = ROWS * [1, 1, 1, 1, 0]
-    found = Drift.of(shapes * rows[:, None], np.full(5, 1e-3), rows).shapes
-    np.testing.assert_allclose(found, shapes, atol=0.01)
-    np.testing.assert_allclose(Drift.of(np.zeros((2, 4)), np.ones(2), np.zeros(2)).shapes, 0.25)
-
-
 def test_a_trend_goes_on_where_noise_hides_the_last_classes() -> None:
     shares = np.linspace(0.85, 0.05, 9)
     shapes = np.stack([shares, 1 - shares], axis=1)
@@ -53,19 +44,6 @@ def test_a_trend_goes_on_where_noise_hides_the_last_classes() -> None:
     last = [drift.shapes[-1, 0] for drift in found]
     flat = 0.45  # the last class but four, that noise of 80 of 1,000 rows still shows
     assert abs(np.mean(last) - shares[-1]) < (flat - shares[-1]) / 2
-
-
-def test_a_code_that_is_rare_in_small_classes_may_be_usual_in_large_ones() -> None:
-    """Its share doubles from class to class: in steps of shares that would be no drift, and then the largest of all."""
-    rare = 0.0015 * 2.0 ** np.arange(9)
-    shapes = np.stack([rare, (1 - rare) * 0.6, (1 - rare) * 0.4], axis=1)
-    rows, sigmas = np.full(9, 1000.0), np.array([4.0, 4.0, 6.0, 8.0, 12.0, 20.0, 40.0, 80.0, 160.0])
-    off = []
-    for seed in range(20):
-        noise = np.random.default_rng(seed).normal(size=shapes.shape) * sigmas[:, None]
-        drift = Drift.of(shapes * rows[:, None] + noise, sigmas, rows)
-        off.append(abs(drift.average(rows / rows.sum())[0][0] - rare.mean()))
-    assert np.mean(off) < 0.7 * rare.mean(), "a walk of shares, in place of their roots, is off by 0.82 of it"
 
 
 def test_a_look_at_all_rows_tells_of_all_classes() -> None:
@@ -83,14 +61,3 @@ def test_a_look_at_all_rows_tells_of_all_classes() -> None:
     assert drift.error(weights, weights, exact) < deviation.sum() / 10
     assert np.abs(updated.shapes - shapes).sum() <= np.abs(drift.shapes - shapes).sum() + 0.02
     assert np.isfinite(mean).all()
-
-
-def test_what_was_told_changes_how_far_habits_are_thought_to_drift() -> None:
-    """Exact classes that are alike speak for no drift; an average that none of them explains speaks against it."""
-    shapes, rows = np.tile([0.7, 0.3], (6, 1)), np.full(6, 1000.0)
-    sigmas = np.array([5.0, 5.0, 5.0, 2000.0, 2000.0, 2000.0])
-    drift = Drift.of(shapes * rows[:, None], sigmas, rows)
-    weights = np.full(6, 1 / 6)
-    updated = drift.updated(weights, np.array([0.4, 0.6]), np.full(2, 0.005))
-    assert updated.average(weights)[0][0] == pytest.approx(0.4, abs=0.05)
-    assert updated.shapes[0, 0] == pytest.approx(0.7, abs=0.03)

@@ -88,23 +88,6 @@ CREATE TABLE refund (id BIGINT PRIMARY KEY, customer BIGINT NOT NULL REFERENCES 
     assert keys[("customer",)].same_unit
 
 
-def test_times_in_a_key_of_several_columns_are_modelled_not_numbered(tmp_path: Path) -> None:
-    sql = """
-CREATE TABLE employee (id BIGINT PRIMARY KEY);
-CREATE TABLE salary (employee BIGINT REFERENCES employee (id), from_date DATE, line INTEGER, amount INTEGER,
-    PRIMARY KEY (employee, from_date, line));
-CREATE TABLE visit (id BIGINT, seen TIMESTAMP PRIMARY KEY, employee BIGINT REFERENCES employee (id));
-CREATE TABLE term (employee BIGINT REFERENCES employee (id), starts DATE, PRIMARY KEY (employee, starts));
-CREATE TABLE grade (id BIGINT PRIMARY KEY, employee BIGINT, starts DATE,
-    FOREIGN KEY (employee, starts) REFERENCES term (employee, starts));
-"""
-    schema = decide(tmp_path, draft_of(tmp_path, sql, unit="employee")).schema
-    assert [c.name for c in schema.table("salary").attributes] == ["from_date", "amount"]
-    assert [c.name for c in schema.table("visit").attributes] == ["id"]
-    assert [c.name for c in schema.table("term").attributes] == ["starts"]  # grades copy it from the row they refer to
-    assert [c.name for c in schema.table("grade").attributes] == []
-
-
 def test_a_bound_that_nothing_enforces_is_never_guessed(tmp_path: Path) -> None:
     friends = """
 CREATE TABLE member (id BIGINT PRIMARY KEY, invited_by BIGINT REFERENCES member (id));
@@ -264,20 +247,6 @@ CREATE TABLE loan (id BIGINT PRIMARY KEY, account BIGINT NOT NULL REFERENCES acc
     assert f"{both}: {todo}" in line_of(draft, "account")
     assert "it depends on account, which is in doubt" in line_of(draft, "loan")
     assert "data) refer to it" not in line_of(draft, "district")
-
-
-def test_what_units_share_is_no_public_table_without_a_word(tmp_path: Path) -> None:
-    """A client has one account with loans; the branch has its staff, but that is not about clients."""
-    sql = """
-CREATE TABLE branch (id BIGINT PRIMARY KEY, city VARCHAR);
-CREATE TABLE clerk (id BIGINT PRIMARY KEY, branch BIGINT NOT NULL REFERENCES branch);
-CREATE TABLE account (id BIGINT PRIMARY KEY, opened DATE);
-CREATE TABLE client (id BIGINT PRIMARY KEY, branch BIGINT REFERENCES branch, account BIGINT REFERENCES account);
-CREATE TABLE loan (id BIGINT PRIMARY KEY, account BIGINT NOT NULL REFERENCES account, amount BIGINT);
-"""
-    draft = draft_of(tmp_path, sql)
-    assert "both client (client data) and loan (not client data) refer to it: if its rows" in line_of(draft, "account")
-    assert "data) refer to it" not in line_of(draft, "branch")
 
 
 def test_a_table_that_seems_to_refer_to_units_is_no_public_one_without_a_word(tmp_path: Path) -> None:

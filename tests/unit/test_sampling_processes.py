@@ -21,10 +21,9 @@ from privbench_core.synthesizers.contract import Key
 from privbench_core.synthesizers.steps.drawing import TableModels
 from privbench_core.synthesizers.steps.sample import RangeDrawing, pieces_of
 from privbench_core.synthesizers.steps.sampled import SampledTable
-from privbench_core.workers import ahead, side_by_side
+from privbench_core.workers import side_by_side
 from tests.helpers.planted import category, integer, made_exactly, owner_key, planted_pair, rows_of, texts
 from tests.helpers.processes import PROCESSES, killed_when
-from tests.helpers.servers import wait_for
 
 MOST = 300
 SCHEMA, TABLES = planted_pair(1500)
@@ -50,23 +49,6 @@ def drawing_of(made: dict[Key, Artifact], table: str, folder: Path, scale: float
     return drawing
 
 
-def test_items_are_made_ahead_and_errors_come_in_their_place():
-    made: list[int] = []
-
-    def items() -> Iterator[int]:
-        for number in range(4):
-            made.append(number)
-            yield number
-        raise ValueError("the fifth")
-
-    found = ahead(items())
-    for number in range(4):
-        assert next(found) == number
-        wait_for("the next one is made", lambda: len(made) >= min(number + 2, 4), 10)  # noqa: B023 - called here
-    with pytest.raises(ValueError, match="the fifth"):
-        next(found)
-
-
 def files(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
@@ -82,22 +64,6 @@ def test_ranges_have_the_planned_rows_and_keys_that_are_nowhere_else(made):
     for number, owners in enumerate(child.owners):
         above = set(parent.part(owners).table.column("id").to_pylist())
         assert above.issuperset(child.part(number).table.column("parent_id").to_pylist())
-
-
-def test_what_ranges_draw_is_what_one_piece_draws_but_for_the_order(made, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(guards, "RANGE_ROWS", 1 << 20)
-    alone = made_exactly(SCHEMA, TABLES)
-
-    def shares(of: dict[Key, Artifact]) -> dict[str, float]:
-        rows = SampledTable(of["sample", "child"]).whole().table
-        counts = rows.group_by("b").aggregate([([], "count_all")]).to_pydict()
-        sizes = np.bincount(np.unique(rows.column("parent_id").to_numpy(), return_counts=True)[1], minlength=10)
-        named = dict(zip(counts["b"], counts["count_all"], strict=True))
-        named |= {f"size {size}": int(number) for size, number in enumerate(sizes)}
-        return {str(name): number / rows.num_rows for name, number in named.items()}
-
-    one, several = shares(alone), shares(made)
-    assert several == {name: pytest.approx(share, abs=0.02) for name, share in one.items()}
 
 
 def _draw(drawing: RangeDrawing, largest_file: int | None) -> None:

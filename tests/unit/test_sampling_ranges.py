@@ -30,10 +30,6 @@ def test_the_children_of_an_owner_stay_in_one_range():
     assert sum(map(len, inside)) == len(set(owners.tolist()))
 
 
-def test_one_group_that_is_larger_than_a_range_is_one_range():
-    assert row_ranges(Rows(1000, {OWNER: np.zeros(1000, dtype=int)}), 10) == [slice(0, 1000)]
-
-
 def test_ranges_are_drawn_side_by_side_and_come_in_order(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(ranges, "processors", lambda: 2)
     both = threading.Barrier(2, timeout=300)

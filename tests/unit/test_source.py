@@ -201,12 +201,6 @@ def test_text_that_is_not_utf8_is_refused_before_anybody_pays(tmp_path: Path, na
         open_stored(spec(tmp_path)).read(EVENT)
 
 
-def test_intervals_that_are_not_even_text_are_a_misfit() -> None:
-    bad = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(np.array([0, 1], np.int32)), pa.py_buffer(b"\xff")])
-    with pytest.raises(SourceError, match=r"^t.x: some values"):
-        one_column(Column("x", T.INTERVAL, Learn()), bad)
-
-
 def test_a_column_of_several_types_is_refused_in_one_line(tmp_path: Path) -> None:
     with duckdb.connect(str(tmp_path / "events.duckdb")) as connection:
         connection.execute("CREATE TABLE event AS SELECT 1 AS id, union_value(k := 'QX81') AS note")
@@ -473,12 +467,6 @@ def test_the_fingerprint_ignores_chunks_order_and_what_hides_under_null() -> Non
     plain = pa.array([None, 0.0], pa.float64())
     tables = [pa.table({"id": [1, 2], "x": values}) for values in (hidden, plain)]
     assert fingerprint_rows(table, tables[0]) == fingerprint_rows(table, tables[1])
-
-
-def test_a_column_of_nulls_has_a_fingerprint() -> None:
-    nulls = [pa.array([None, None], field.type) for field in ROWS.schema]
-    nulls[0] = pa.array([1, 2])
-    assert fingerprint_rows(EVENT, pa.table(nulls, schema=ROWS.schema)) != fingerprint_rows(EVENT, ROWS.slice(0, 2))
 
 
 def family(*, optional: bool = False) -> Schema:

@@ -9,23 +9,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from privbench_core.columns.categorical import CategoricalCodec
-from privbench_core.columns.discretizer import merge_cells
 from privbench_core.columns.intervals import OrderedCodec
-from privbench_core.columns.made_up import MadeUp
 from privbench_core.marginals.measure_one_way import least_noise
 from privbench_core.marginals.measure_spn import PairwiseSPN
 from privbench_core.marginals.spn import Leaf, Node
 from privbench_core.privacy.budget import Budget, Measure, Price
-from privbench_core.privacy.noise import Sensitivity, noise_std
 from privbench_core.profiles.measure_domains import learn_domains
-from privbench_core.profiles.measure_lists import learn_lists
 from privbench_core.profiles.measure_profile import Cells
 from privbench_core.schema.columns import Column, ColumnType, Learn, Values
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
-from privbench_core.synthesizers.privbench import PrivBench
-from privbench_core.tuning import TUNING
 from privbench_core.units.measure_row_count import measure_row_count, measure_units
 from privbench_core.units.row_count import RowCount
 from tests.conftest import Town
@@ -98,39 +91,6 @@ def test_dependences_are_looked_for_where_there_are_rows_enough_and_found(price)
     assert len(many.node.pairs) >= 3
 
 
-def test_under_pure_privacy_a_small_table_and_a_single_column_are_measured_once():
-    assert [what for what, _ in learned(MEASURES["pure"], 1000, 0.0, (5,)).charged] == ["rows", "one-way"]
-    found = learned(MEASURES["pure"], 50, 0.0)
-    assert {what for what, _ in found.charged} == {"rows", "one-way"}
-    shares = least_noise({name: look.codec.size for name, look in found.cells.known.items()}, Measure.PURE)
-    for name, look in found.cells.known.items():
-        once = noise_std(Sensitivity(1, 1), Price(Measure.PURE, (1 - TUNING.number_share) * shares[name]))
-        assert np.sqrt(look.variances) == pytest.approx(once)
-
-
-@pytest.mark.parametrize("n", [50, 4000])
-def test_where_nothing_depends_gaussian_loses_nothing_but_what_looked_for_it(n):
-    price = MEASURES["Gaussian"]
-    found = learned(price, n, 0.0)
-    assert isinstance(found.node, Leaf)
-    assert not found.node.pairs
-    looked_for = {"rows", "dependence scores", "triple scores", "constraint"}
-    scores = sum(amount for what, amount in found.charged if what in looked_for)
-    assert ("dependence scores" in dict(found.charged)) == (n > 50)
-    shares = least_noise({name: look.codec.size for name, look in found.cells.known.items()}, Measure.GDP)
-    for name, look in found.cells.known.items():
-        whole = Price(Measure.GDP, (price.amount - scores) * shares[name])
-        assert np.sqrt(look.variances) == pytest.approx(noise_std(Sensitivity(1, 1), whole), rel=1e-3)
-
-
-def test_marginals_of_the_model_are_those_of_the_last_look():
-    found = learned(MEASURES["Gaussian"], 4000, 0.0)
-    one_way = found.cells.profile().one_way
-    assert isinstance(found.node, Leaf)
-    for name, counts in one_way.clean().items():
-        np.testing.assert_allclose(found.node.marginals[name], counts / one_way.total)
-
-
 @pytest.mark.parametrize("measure", list(Measure))
 def test_shares_of_wide_columns_leave_the_least_noise_in_sum(measure):
     counts = {"narrow": 2, "middle": 10, "wide": 100}
@@ -146,14 +106,6 @@ def test_shares_of_wide_columns_leave_the_least_noise_in_sum(measure):
         for factor in (0.98, 1.02):
             other = {**shares, name: shares[name] * factor}
             assert noise(shares) <= noise({k: v / sum(other.values()) for k, v in other.items()})
-
-
-def test_the_model_step_is_free_and_fits_what_the_profile_step_measured():
-    plan = PrivBench().plan(Schema("s", (table_of(),), "t"), Budget(1.0), {})
-    profile, model = plan.step(("profile", "t")), plan.step(("model", "t"))
-    assert profile.inputs == (("count", "t"),)
-    assert plan.learning_price("t") == plan.step(("count", "t")).price + profile.price == Price(Measure.PURE, 0.98)
-    assert (model.price.amount, model.reads, model.inputs) == (0.0, (), (("profile", "t"),))
 
 
 @pytest.mark.parametrize("options", [{"alpha": 0.2}, {"profile": 0.3}, {"beta": 2}])
@@ -243,39 +195,3 @@ def test_a_list_is_learned_in_one_look_where_no_unit_has_another_value_or_it_is_
     assert named[0].delta == pytest.approx(1e-6 / looks)
     assert sum(cost.amount for _, cost in spent) + found.rest.amount <= 1 + 1e-9
     assert len(found.codecs["code"].values) == 3
-
-
-def test_where_no_value_repeats_none_is_looked_for_and_others_get_the_price() -> None:
-    rng, rows = np.random.default_rng(1), 2_000
-    kinds = rng.choice(40, rows, p=1 / np.arange(1, 41) / (1 / np.arange(1, 41)).sum())
-    columns = {"name": texts(np.arange(rows)), "flag": texts(kinds % 2), "kind": texts(kinds)}
-    table = Table("unit", (integer("id"), *(Column(name, ColumnType.CATEGORY, Learn()) for name in columns)), ("id",))
-    price, spent = Price(Measure.GDP, 0.3), []
-    schema, limit = Schema("units", (table,), "unit"), price.with_delta(1e-6)
-    tables = {"unit": rows_of(table, id=np.arange(rows), **columns)}
-    session = door_of(schema, tables, limit, SeededNoise(4), lambda label, cost: spent.append((label, cost.amount)))
-    found = learn_lists(session, table, table.modelled, None, limit)
-    looks = [(label.rsplit(" ", 1)[-1], amount) for label, amount in spent if "discover" in label]
-    assert [column for column, _ in looks] == ["name", "flag", "kind", "kind"]
-    unnamed, first, _ = TUNING.list_shares
-    naming = 0.3 * (1 - unnamed)
-    assert looks[0][1] == pytest.approx(naming * first / 3)
-    assert looks[3][1] == pytest.approx(naming * (1 - first - TUNING.first_look - TUNING.number_share))
-    assert sum(amount for _, amount in spent) + found.rest.amount == pytest.approx(0.3)
-    assert found.codecs["name"].made is not None
-    assert found.codecs["name"].made.distinct == pytest.approx(rows, rel=0.05)
-    counts, variances = found.counted["kind"]
-    exact = np.array([columns["kind"].to_pylist().count(value) for value in found.codecs["kind"].values])
-    assert (np.abs(counts[: len(exact)] - exact) < 4 * np.sqrt(variances[: len(exact)])).all()
-    assert np.isinf(variances[len(exact) :]).all()
-
-
-def test_values_that_noise_hid_occur_only_where_counts_of_cells_show_them() -> None:
-    made = MadeUp((1,), (1.0,), (0.0, 0.0, 0.0, 1.0), 3, hidden=True)
-    codec = CategoricalCodec("t.x", ColumnType.CATEGORY, ("one", "two"), nullable=False, made=made)
-    assert (codec.proper, codec.outside) == (2, (2,))
-    rare, none = (merge_cells(np.array([90.0, 60.0, rows]), codec, 3.0, 10, visible=True) for rows in (40.0, 5.0))
-    assert (rare.weights[2], none.weights[2]) == (1.0, 0.0)
-    (value,) = codec.decode(np.array([2]), np.random.default_rng(0)).to_pylist()
-    assert len(value) == 3
-    assert value not in codec.values
