@@ -20,7 +20,7 @@ import pytest
 from privbench_core.schema.columns import Column, ColumnType, Learn, Pattern, Range, Values
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
-from privbench_core.validate.derived import integrity_frame
+from privbench_core.validate.derived import integrity_frame, repeated_rows
 from privbench_core.validate.expectations import integrity_suite, run_suite
 from privbench_core.validate.ranges import check_whole
 from tests.helpers.integrity import check_integrity, failures
@@ -307,3 +307,21 @@ def test_suites_are_built_while_what_they_need_is_prepared_without_a_pyspark_tha
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["great_expectations", "False", "True"]
     assert not done.stderr
+
+
+@pytest.mark.parametrize(
+    ("values", "repeats"),
+    [
+        ([3, 1, 2], 0),
+        ([3, 1, None, None], 0),
+        ([1, 2, 2], 2),
+        ([0.5, float("nan"), float("nan")], 0),
+        ([0.0, 1.0, -0.0], 2),
+        (["a", "b", "a", "a"], 2),
+        ([], 0),
+    ],
+)
+def test_two_rows_with_equal_keys_stand_for_all(values: list[Any], repeats: int) -> None:
+    found = repeated_rows(pa.table({"k": values, "other": [1] * len(values)}), ["k"])
+    assert len(found) == (repeats or min(1, len(values)))
+    assert found["k"].duplicated().any() == bool(repeats)

@@ -114,3 +114,9 @@ def test_an_id_tells_all_rows_apart_and_a_number_counts_within_the_rest_of_the_k
     drawn = {"tenant": pa.array([7, 7, 8, 8]), "at": pa.array([1, 1, 1, 2])}
     made = fresh_keys(event(*key), drawn, 4, (0, 4), ())
     assert {name: values.to_pylist() for name, values in made.items()} == expected
+
+
+def test_a_uuid_tells_all_rows_apart():
+    drawn = {"tenant": pa.array([7, 7, 8, 8]), "at": pa.array([1, 1, 1, 2])}
+    made = fresh_keys(event("tenant", "no", no=ColumnType.UUID), drawn, 4, (0, 4), ())
+    assert len(set(made["no"].to_pylist())) == 4

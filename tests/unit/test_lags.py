@@ -48,6 +48,12 @@ def shares_of(lags: np.ndarray, codec: OrderedCodec) -> np.ndarray:
     return np.bincount(np.searchsorted(codec.starts, lags, side="right") - 1, minlength=codec.size) / len(lags)
 
 
+def test_no_lag_is_between_columns_of_two_types() -> None:
+    whole = Discretizer(equal_width_codec(Column("n", ColumnType.INTEGER), 0, 9))
+    assert lag_classes(dates(DAY, 5), dates(MOMENT, 5)) is None
+    assert lag_classes(whole, whole) is None
+
+
 def test_chances_are_those_of_all_pairs_of_days() -> None:
     base, own = dates(DAY, 4), dates(NULLABLE, 3)
     classes, codec = classes_of(base, own)
@@ -215,3 +221,34 @@ def test_days_of_an_assumed_range_are_days_that_there_are() -> None:
     _, after = rows.drawn(codes, own.decode(codes, rng), np.arange(1_000), {}, rng)
     numbers, (low, high) = np.array(after.cast(pa.int32()).to_pylist()), grid_of(own).extent
     assert low <= numbers.min() <= numbers.max() <= high
+
+
+def test_what_is_drawn_again_has_the_same_odds() -> None:
+    rng = np.random.default_rng(5)
+    base, own = dates(DAY, 24), dates(DAY, 5)
+    x, v = days_after(own, 5_000)
+    _, _, rows = drawn(own, base, x, v)
+    odds = [each.copy() for each in rows.odds]
+    some = np.arange(100, 140)
+    codes = own.encode(pa.chunked_array([pa.array(v[some].astype(np.int32)).view(pa.date32())]))
+    _, again = rows.drawn(codes, own.decode(codes, rng), some, {}, rng)
+    late = np.array(again.cast(pa.int32()).to_pylist()) - x[some]
+    assert np.mean((late >= 0) & (late < 10)) > 0.9
+    for before, after in zip(odds, rows.odds, strict=True):
+        np.testing.assert_array_equal(before, after)
+
+
+@pytest.mark.parametrize("case", ["no rows", "no owner", "no code of a day"])
+def test_where_no_row_is_dated_nothing_is_drawn(case: str) -> None:
+    base, own = dates(NULLABLE, 4), dates(NULLABLE, 3)
+    classes, codec = classes_of(base, own)
+    n = 0 if case == "no rows" else 40
+    owners = pa.table({"since": pa.array([dt.date(2020, 5, 5)] * 3, pa.date32())})
+    places = np.full(n, -1 if case == "no owner" else 1)
+    codes = np.full(n, 3 if case == "no code of a day" else 1, dtype=np.int32)
+    before = own.decode(codes, np.random.default_rng(0))
+    lag = Lag("since", "day", classes, np.full(codec.size, 1 / codec.size))
+    rows = dated_columns(Lags([lag]), {"day": own}, (owners, places))["day"]
+    moved, after = rows.drawn(codes, before, np.arange(n), {}, np.random.default_rng(1))
+    assert after.equals(before)
+    assert (moved == codes).all()

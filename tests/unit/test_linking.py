@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,9 +21,10 @@ from privbench_core.synthesizers.relational.plan import Relational
 from privbench_core.synthesizers.steps.learned_link import completes_junction
 from privbench_core.units.row_count import RowCount
 from tests.helpers.databases import Database, club, forum, shop
-from tests.helpers.heavy_tails import many_to_many
+from tests.helpers.heavy_tails import many_to_many, optional_keys
 from tests.helpers.noise import SeededNoise
 from tests.helpers.plans import Trace, computing_steps, run_step
+from tests.helpers.planted import place_of, samples_of
 
 JOINT = np.array([[0.4, 0.1], [0.1, 0.4]])
 
@@ -131,3 +133,15 @@ def test_rows_of_keys_alone_leave_nothing_of_their_links_unspent(method: PrivBen
     price = next(step.price for step in plan.steps if step.key == ("fanout", owner.name))
     assert spent == pytest.approx(price.amount)
     assert price.amount < sum(step.price.amount for step in plan.steps if step.key[0] == "fanout") / 2
+
+
+def test_a_sample_in_which_no_row_refers_to_another_ends_the_comparison(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where few rows refer to any: there is nothing to compare the source's marginals across the tables with."""
+    monkeypatch.setattr(LinkedLookup, "linked", lambda _self, _referred, n: np.zeros(n, dtype=bool))
+    schema, tables = optional_keys(300)
+    here = place_of(tmp_path / "place", schema, tables, delta=1e-9, synthesizer="relational", options={})
+    made = samples_of(here.run_with(SeededNoise(0), 9e8))
+    found, wanted = (rows["post"].column("editor_id").null_count for rows in (made, tables))
+    assert found == pytest.approx(wanted, rel=0.05)

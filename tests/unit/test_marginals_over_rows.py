@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from privbench_core.estimators.fitting import fit_margins
+from privbench_core.estimators.joints import NoisyTable
+from privbench_core.marginals.measured import Counted, MeasuredLeaf
+from privbench_core.marginals.one_way import OneWay
 from privbench_core.privacy.budget import Budget
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
@@ -78,6 +83,23 @@ def test_columns_are_drawn_as_they_were_measured_over_rows(seed: int) -> None:
     alone = [rows.filter(rows["plane_id"].is_null()) for rows in (tables["flight"], made)]
     off = [tvd(shares(alone[0], f"c{i}"), shares(alone[1], f"c{i}")) for i in range(COLUMNS)]
     assert np.mean(off) < 0.14
+
+
+def test_rows_that_joints_leave_out_have_the_same_odds_ratios_and_their_own_marginals() -> None:
+    odds = np.array([[4.0, 1.0], [1.0, 4.0]])
+    counted, left = (fit_margins(odds, [((0,), m[0]), ((1,), m[1])], 50) for m in (([7, 3], [6, 4]), ([1, 9], [2, 8])))
+    whole, exact = (counted + 3 * left) / 4, 1e-6
+
+    def columns(joint: np.ndarray) -> OneWay:
+        return OneWay.with_sigma({"a": 40 * joint.sum(axis=1), "b": 40 * joint.sum(axis=0)}, exact)
+
+    leaf = MeasuredLeaf(
+        columns(whole), {("a", "b"): NoisyTable(40 * counted, exact)}, counted=Counted(columns(counted), 1 / 4)
+    )
+    again = MeasuredLeaf.from_dict(leaf.to_dict())
+    assert again.fit().pairs["a", "b"] == pytest.approx(whole / whole.sum(), abs=1e-4)
+    all_alike = replace(leaf, counted=None).fit().pairs["a", "b"]  # as if all rows had been counted
+    assert tvd(all_alike.ravel(), whole.ravel() / whole.sum()) > 0.03
 
 
 def test_published_figures_are_of_rows(tmp_path: Path) -> None:

@@ -124,3 +124,8 @@ def test_only_the_shares_of_the_children_change(shares: list[float]) -> None:
     np.testing.assert_allclose(found.sum(axis=0), NUMBERS)
     np.testing.assert_allclose(found.sum(axis=1), PARENTS, atol=0.005)
     assert (found >= 0).all()
+
+
+def test_parents_without_children_take_no_share() -> None:
+    joint = np.outer(PARENTS, [1.0, 0.0, 0.0, 0.0])
+    np.testing.assert_array_equal(with_row_shares(joint, SIZES, np.array([0.1, 0.1, 0.8])), joint)

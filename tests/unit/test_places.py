@@ -12,8 +12,9 @@ from typer.testing import CliRunner
 
 from privbench_assets.build import build_defs
 from privbench_core.cli import app
+from privbench_core.errors import ReleaseError
 from privbench_core.pipeline.plans import plan_for
-from privbench_core.pipeline.workspace import database_folder
+from privbench_core.pipeline.workspace import Workspace, database_folder
 from privbench_core.publishing.bundle import read_bundle
 from privbench_core.spec.load import load_spec
 from tests.helpers.orchestrated import Orchestrated, errors
@@ -96,6 +97,15 @@ def test_the_command_line_refuses_what_belongs_to_another_database(
         code, said = privbench(*command)
         assert code == 1
         assert "this folder belongs to the database town, so nothing of village is written there" in said
+
+
+@pytest.mark.usefixtures("fake")
+def test_a_folder_that_no_database_made_is_refused(town_spec: Path) -> None:
+    spec = load_spec(town_spec)
+    (spec.state / "town").mkdir(parents=True)
+    (spec.state / "town" / "notes.txt").touch()
+    with pytest.raises(ReleaseError, match="does not say which database it belongs to"):
+        Workspace(spec)
 
 
 @pytest.mark.usefixtures("fake")

@@ -31,6 +31,14 @@ def test_classes_that_differ_keep_what_is_their_own() -> None:
     assert found.min() >= 0
 
 
+def test_a_class_without_rows_is_like_its_neighbour() -> None:
+    shapes = np.array([[0.9, 0.1], [0.9, 0.1], [0.2, 0.8], [0.2, 0.8], [0.2, 0.8]])
+    rows = ROWS * [1, 1, 1, 1, 0]
+    found = Drift.of(shapes * rows[:, None], np.full(5, 1e-3), rows).shapes
+    np.testing.assert_allclose(found, shapes, atol=0.01)
+    np.testing.assert_allclose(Drift.of(np.zeros((2, 4)), np.ones(2), np.zeros(2)).shapes, 0.25)
+
+
 def test_a_trend_goes_on_where_noise_hides_the_last_classes() -> None:
     shares = np.linspace(0.85, 0.05, 9)
     shapes = np.stack([shares, 1 - shares], axis=1)

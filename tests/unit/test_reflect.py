@@ -249,6 +249,20 @@ CREATE TABLE loan (id BIGINT PRIMARY KEY, account BIGINT NOT NULL REFERENCES acc
     assert "data) refer to it" not in line_of(draft, "district")
 
 
+def test_what_units_share_is_no_public_table_without_a_word(tmp_path: Path) -> None:
+    """A client has one account with loans; the branch has its staff, but that is not about clients."""
+    sql = """
+CREATE TABLE branch (id BIGINT PRIMARY KEY, city VARCHAR);
+CREATE TABLE clerk (id BIGINT PRIMARY KEY, branch BIGINT NOT NULL REFERENCES branch);
+CREATE TABLE account (id BIGINT PRIMARY KEY, opened DATE);
+CREATE TABLE client (id BIGINT PRIMARY KEY, branch BIGINT REFERENCES branch, account BIGINT REFERENCES account);
+CREATE TABLE loan (id BIGINT PRIMARY KEY, account BIGINT NOT NULL REFERENCES account, amount BIGINT);
+"""
+    draft = draft_of(tmp_path, sql)
+    assert "both client (client data) and loan (not client data) refer to it: if its rows" in line_of(draft, "account")
+    assert "data) refer to it" not in line_of(draft, "branch")
+
+
 def test_a_table_that_seems_to_refer_to_units_is_no_public_one_without_a_word(tmp_path: Path) -> None:
     """Sources declare some keys and forget others."""
     sql = """

@@ -171,6 +171,14 @@ def test_what_cannot_be_relative_is_refused_in_one_line(tmp_path: Path, lines: s
     assert found.startswith(expected)
 
 
+def test_public_tables_and_keys_have_no_relative_columns(tmp_path: Path) -> None:
+    shown = "  b: {primary_key: id, public: true, columns: {id: integer, x: integer, y: {type: integer,"
+    shown += " relative_to: x, domain: learn}}}\n"
+    assert specs.load(tmp_path, HEAD + shown).schema.table("b").relatives == ()
+    text = HEAD.replace("primary_key: id", "primary_key: [id, x]") + "      x: {type: integer, relative_to: y, domain:"
+    specs.explained(tmp_path, text + " learn}\n      y: {type: integer, domain: learn}\n", "a.x: relative_to on a key")
+
+
 def test_only_relative_columns_have_another_identity() -> None:
     plain = Column("x", DATE, Learn())
     assert "relative" not in column_identity(plain)

@@ -23,6 +23,7 @@ from privbench_core.evaluation.inputs import (
     BundleSummary,
     DatabasePair,
     read_bundle_and_source,
+    summarize_bundle,
 )
 from privbench_core.evaluation.marginals import BRIEF, MarginalDistances, Scope
 from privbench_core.evaluation.privacy_figures import alarms_of, odds, privacy_figures
@@ -31,6 +32,7 @@ from privbench_core.explain.comparison import ComparedQuery, PlanComparison, Run
 from privbench_core.explain.plan import Explained, QueryPlan
 from privbench_core.publishing.bundle import write_bundle
 from privbench_core.publishing.verdicts import Grade
+from privbench_core.report import plots
 from privbench_core.report.page import advice_on, render
 from privbench_core.schema.columns import Column, ColumnType, Learn, Range, Values
 from privbench_core.schema.tables import Schema, Table
@@ -352,3 +354,27 @@ def test_a_sam_workload_needs_a_database_of_one_table(town_spec: Path, tmp_path:
     file.write_text('{"query_list": [], "card_list": []}', encoding="utf-8")
     with pytest.raises(SourceError, match="has several; write SQL"):
         evaluate_bundle(load_spec(town_spec), tmp_path, workload=file)
+
+
+def test_the_subject_is_read_from_the_manifest() -> None:
+    promise = {"guarantee": {"add_or_remove_one_unit": {"epsilon": 0.8, "delta": 0}}, "sampling": {"scale": 10}}
+    found = summarize_bundle("b", {"database": "shop", "privacy": promise | {"software": {"synthesizer": "x"}}})
+    assert (found.database, found.scale, found.synthesizer) == ("shop", 10.0, "x")
+    assert found.guarantee_in_words == "ε=0.8, δ=0 for adding or removing one unit"
+    assert summarize_bundle("b", {"database": "shop"}).guarantee_in_words == ""
+
+
+def _condensed(*shares: np.ndarray, ordered: bool) -> list[np.ndarray]:
+    groups = plots._groups(shares[0], ordered=ordered, most=60)
+    return [np.array([share[group].sum() for group in groups]) for share in shares]
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_large_domains_are_condensed_without_losing_order_or_the_largest(ordered: bool) -> None:
+    shares = np.zeros(600)
+    shares[[3, 599]] = [0.75, 0.25]
+    source, synthetic = _condensed(shares, shares, ordered=ordered)
+    assert len(source) <= 60
+    assert source.sum() == pytest.approx(1)
+    assert list(source[source > 0]) == [0.75, 0.25]
+    assert np.array_equal(source, synthetic)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -113,6 +114,17 @@ def test_no_parent_has_more_children_than_its_key_allows(most: int):
     several = drawn(schema, tables, MOST)
     assert degrees(several)[0] <= most
     assert rows_in(several, "sale").num_rows > 0.98 * 9000
+
+
+def test_unique_references_in_ranges_are_unique_and_all_there():
+    schema, tables = market(sales=1500, products=1600)
+    sale = replace(schema.table("sale"), unique=(("product_id",),))
+    schema = replace(schema, tables=(*schema.tables[:2], sale))
+    tables["sale"] = tables["sale"].set_column(2, "product_id", pa.array(np.random.default_rng(0).permutation(1500)))
+    several = drawn(schema, tables, 200)
+    assert len(SampledTable(several["sample", "sale"]).rows) > 5
+    assert degrees(several)[0] == 1
+    assert rows_in(several, "sale").num_rows > 0.99 * 1500
 
 
 def files(folder: Path) -> dict[str, bytes]:

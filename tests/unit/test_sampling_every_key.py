@@ -141,6 +141,19 @@ def test_public_rows_are_referred_to_as_often_each(one: Made, several: Made):
     assert tvd(*(each / each.sum() for each in counts)) < 0.02
 
 
+def test_which_keys_stay_are_allocated_or_keep_a_table_in_one_piece():
+    client, account, order = (SCHEMA.table(name) for name in ("client", "account", "client_order"))
+    keys = (key for table in (client, account, order) for key in table.foreign_keys if not key.owner)
+    reach = {key.columns: ranges.reach(SCHEMA, SCHEMA.table(key.child), key) for key in keys}
+    inside, own, allocated = ranges.Reach.INSIDE, ranges.Reach.OWN, ranges.Reach.ALLOCATED
+    assert (reach["adviser",], reach["best",], reach["client_id", "number"]) == (own, inside, inside)
+    assert (reach["club_id",], reach["branch_id",], reach["box",]) == (allocated, allocated, allocated)
+    beside = ForeignKey("account", ("branch_id", "other"), "club", ("founder", "id"), max_children=3)
+    overlapping = replace(account, foreign_keys=(*account.foreign_keys, beside))
+    tables = tuple(overlapping if table is account else table for table in SCHEMA.tables)
+    assert not ranges.can_be_cut(replace(SCHEMA, tables=tables), overlapping)
+
+
 @pytest.mark.slow
 def test_a_whole_run_has_the_same_bytes_for_any_number_of_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(guards, "RANGE_ROWS", 3 * MOST)
