@@ -8,10 +8,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pytest
 
 from privbench_core.backends.integrity import check_rows
+from privbench_core.errors import InternalError
 from privbench_core.links.parent_choice import Distinct, ParentChoice, pick_parents
 from privbench_core.publishing.bundle import read_bundle
+from privbench_core.sampling.references import Parent, choice_of
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema
 from privbench_core.validate.derived import integrity_frame, unit_column
@@ -199,3 +202,11 @@ def test_all_of_a_unit_s_rows_are_given_out_one_each() -> None:
     fewer = replace(choice, of_parent=np.where(np.arange(n) % 2, choice.of_parent, -1))
     got = pick_parents(preferences, np.ones(n, dtype=bool), fewer, rng)
     assert np.array_equal(np.sort(got[got >= 0]), np.arange(1, n, 2)), "all that may be chosen are, and nothing else"
+
+
+def test_units_that_are_not_known_are_an_error() -> None:
+    schema, tables = rentals(2, 10)
+    key = schema.table("payment").foreign_keys[1]
+    parent = Parent(tables["rental"], {}, {}, None)
+    with pytest.raises(InternalError, match=r"payment\.rental: stays inside of a unit"):
+        choice_of(schema.table("payment"), key, {}, parent, 3)

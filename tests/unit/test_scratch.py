@@ -1,4 +1,4 @@
-"""Scratch databases: empty, apart from each other, and without files."""
+"""Scratch databases: empty, apart from each other, without files, and there again after DuckDB has given one up."""
 
 from __future__ import annotations
 
@@ -48,3 +48,11 @@ def test_no_statement_reaches_a_file(tmp_path: Path) -> None:
         with scratch() as connection, pytest.raises(duckdb.Error):
             connection.execute(statement)
     assert [path.name for path in tmp_path.iterdir()] == ["rows.csv"]
+
+
+def test_an_instance_that_is_given_up_is_replaced() -> None:
+    with pytest.raises(duckdb.FatalException), scratch() as connection:
+        raise duckdb.FatalException("database has been invalidated")
+    with scratch() as connection:
+        assert connection.sql("SELECT 1").fetchall() == [(1,)]
+        assert connection.sql("SHOW DATABASES").fetchall()[0] == ("memory",)

@@ -201,6 +201,12 @@ def test_text_that_is_not_utf8_is_refused_before_anybody_pays(tmp_path: Path, na
         open_stored(spec(tmp_path)).read(EVENT)
 
 
+def test_intervals_that_are_not_even_text_are_a_misfit() -> None:
+    bad = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(np.array([0, 1], np.int32)), pa.py_buffer(b"\xff")])
+    with pytest.raises(SourceError, match=r"^t.x: some values"):
+        one_column(Column("x", T.INTERVAL, Learn()), bad)
+
+
 def test_a_column_of_several_types_is_refused_in_one_line(tmp_path: Path) -> None:
     with duckdb.connect(str(tmp_path / "events.duckdb")) as connection:
         connection.execute("CREATE TABLE event AS SELECT 1 AS id, union_value(k := 'QX81') AS note")
