@@ -48,8 +48,8 @@ def test_any_number_of_processors_draws_the_same_rows(options: dict[str, float],
     monkeypatch.setattr(guards, "RANGE_ROWS", 300)
     schema, tables = planted_pair(1500)
     made = []
-    for processors in (1, 2, 5):
+    for processors in (1, 3):
         monkeypatch.setattr(ranges, "processors", lambda number=processors: number)
         samples = draw_exactly(schema, tables, **options)
         made.append({name: sample.to_artifact().to_bytes() for name, sample in samples.items()})
-    assert made[0] == made[1] == made[2]
+    assert made[0] == made[1]
