@@ -75,6 +75,11 @@ def test_the_version_is_that_of_the_distribution():
     assert privbench_core.__version__ == project["version"]
 
 
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="has no attribute 'synthesise'"):
+        privbench_core.synthesise  # noqa: B018  # the access is what is tested
+
+
 def test_importing_loads_nothing_heavy():
     loaded = in_new_process("import sys, privbench_core; print(' '.join(sys.modules))").split()
     assert HEAVY.isdisjoint(loaded)

@@ -160,6 +160,16 @@ def test_windows_follow_from_bundle_number_and_seed(bundle, database, tmp_path):
     assert append(bundle, tmp_path / "second.sql") == third
 
 
+def test_base_rows_stay_as_they_are(bundle, database):
+    append(bundle, database)
+    for name, content in club_tables().items():
+        counted = rows(database, f'SELECT count(*) FROM "{name}"')[0][0]
+        assert counted >= content.num_rows
+        first = SCHEMA.table(name).primary_key[0]
+        there = {row[0] for row in rows(database, f'SELECT "{first}"::text FROM "{name}"')}
+        assert {str(value) for value in content.column(first).to_pylist()} <= there
+
+
 def test_duckdb_reads_the_file(bundle, database, tmp_path):
     appended = append(bundle, tmp_path / "week.sql")
     text = (tmp_path / "week.sql").read_text(encoding="utf-8").replace("OVERRIDING SYSTEM VALUE ", "")

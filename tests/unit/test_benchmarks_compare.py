@@ -6,18 +6,20 @@ import json
 import math
 import subprocess
 import sys
+from argparse import Namespace
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from benchmarks import mechanisms
+from benchmarks import compare, mechanisms
 from benchmarks.compare import Results, side_of
 from benchmarks.compare_databases import sources
 from benchmarks.compare_figures import Judge, Prepared
 from benchmarks.compare_maker import PairedNoise
 from benchmarks.compare_report import Comparison, report, write_json
-from benchmarks.compare_runs import Finished
+from benchmarks.compare_runs import Checkout, Finished, Group
 from benchmarks.paired import (
     FEWEST_PAIRS,
     Case,
@@ -150,6 +152,63 @@ def test_results_are_read_back_and_half_a_line_is_no_run(tmp_path: Path):
     assert Results.read(file).runs == again.runs
 
 
+def test_only_runs_that_are_missing_are_made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    asked: list[Group] = []
+    unlucky = {2}
+
+    class Instant:
+        """Workers that finish at once, and fail with unlucky seeds."""
+
+        def __init__(self, *_: object) -> None:
+            self._waiting: list[Finished] = []
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+
+        def give(self, group: Group) -> None:
+            asked.append(group)
+            for side in group.sides:
+                bad = group.cell.seed in unlucky
+                found = {} if bad else {"rows": 0.1, "seconds": 1.0, "peak_mb": 1.0}
+                self._waiting.append(Finished(side, group.cell, found, "no luck" if bad else ""))
+
+        def finished(self, *, wait: bool):
+            del wait
+            while self._waiting:
+                yield self._waiting.pop()
+
+    monkeypatch.setattr(compare, "Workers", Instant)
+    file = tmp_path / "r.jsonl"
+    given = Namespace(data=tmp_path, databases=["shop"], workers=1)
+    checkouts = {"one": Checkout("main", tmp_path, "one")}
+
+    def run(name: str, *sides: Side) -> list[str]:
+        place = tmp_path / name
+        place.mkdir()
+        asked.clear()
+        results = Results.read(file)
+
+        def groups(prepared: Prepared) -> Iterable[Group]:
+            return compare.groups_of(prepared, sides, results, 2, (0.8, 3.2), None, "privbench")
+
+        return compare.make_runs(results, groups, checkouts, given, place)
+
+    failed = run("first", PLAIN, WITHOUT)
+    assert len(asked) == 4
+    assert len(failed) == 4
+    assert all("no luck" in line for line in failed)
+    asked_first = {group.cell for group in asked}
+    unlucky.clear()
+    assert not run("again", PLAIN, WITHOUT)  # what failed is no run
+    assert {group.cell for group in asked} == {cell for cell in asked_first if cell.seed == 2}
+    run("done", PLAIN, WITHOUT)
+    assert not asked
+    run("more", PLAIN, Side("one", "lags", "5678"))
+    assert {group.sides for group in asked} == {(Side("one", "lags", "5678"),)}
+
+
 def test_a_report_compares_codes_with_the_first_and_what_lacks_a_mechanism_with_the_same_code(tmp_path: Path):
     results = Results.read(tmp_path / "r.jsonl")
     both = Side("one", "lags+signs", "5+6")
@@ -207,6 +266,16 @@ def test_a_database_is_judged_beside_its_rows(tmp_path: Path):
     assert half["rows"] == pytest.approx(math.log(2) / 2, abs=0.01)
     with pytest.raises(PrivbenchError, match="child: not made"):
         judged.figures({"parent": tables["parent"]})
+
+
+def test_other_rows_are_another_case(tmp_path: Path):
+    schema, tables = planted_pair(parents=50)
+    _, others = planted_pair(parents=50, seed=1)
+    found = [
+        Prepared.of("pair", place_of(tmp_path / name, schema, rows).spec).fingerprint
+        for name, rows in (("one", tables), ("two", tables), ("three", others))
+    ]
+    assert found[0] == found[1] != found[2]
 
 
 def test_mechanisms_are_known_by_name_and_declared_for_databases_that_there_are(tmp_path: Path):

@@ -56,6 +56,17 @@ def test_lists_keep_to_the_bound_on_codes():
     assert merged([500, 400, 300, 200, 0], a_list(4), max_codes=1).size == 1
 
 
+def test_values_that_another_release_has_shown_keep_their_codes():
+    noisy = np.array([500.0, -5.0, 400.0, 5.0, 20.0, 0.0])
+    found = merge_cells(noisy, a_list(5), 10.0, 100, visible=True)
+    assert found.code_of[:5] == (0, 1, 2, 3, 4)
+    assert found.weights[:5] == (1.0,) * 5
+    assert found.code_of[5] == 1  # other values are not listed, and noise hides them: with the smallest, never drawn
+    assert found.weights[5] == 0
+    # Where there are more of them than codes, the largest keep theirs.
+    assert merge_cells(noisy, a_list(5), 10.0, 3, visible=True).code_of[:5] == (0, 2, 1, 2, 2)
+
+
 def test_exact_counts_work():
     assert merged([5, 0, 0, 7, 0, 0], a_range(4), sigma=0.0).code_of[:4] == (0, 1, 2, 3)
     everything_empty = merged([0, 0, 0, 0], a_list(3), sigma=0.0)

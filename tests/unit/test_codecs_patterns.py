@@ -78,6 +78,21 @@ def test_near_unique_stays_near_unique_and_quick():
     assert len(set(made(Pattern(provider="name"), n=5000))) > 4900
 
 
+def test_repeated_names_of_accounts_get_a_number():
+    texts = made(Pattern(provider="user_name"), n=3000, max_length=3)
+    assert max(map(len, texts)) == 3
+    assert len(set(texts)) > 1500
+    assert any(text[-1].isdigit() for text in texts)
+
+
+def test_providers_follow_the_seed_and_give_one_line():
+    for provider in ("address", "date", "pyint"):
+        texts = made(Pattern(provider=provider), n=50)
+        assert texts == made(Pattern(provider=provider), n=50)
+        assert texts != made(Pattern(provider=provider), n=50, seed=1)
+        assert not any("\n" in text for text in texts)
+
+
 def test_nothing_but_null_is_looked_at():
     codec = codec_for(Column("x", T.TEXT, Pattern(regex="[ab]"), nullable=True))
     assert (codec.size, codec.null, codec.labels()) == (2, 1, ["[ab]", "NULL"])

@@ -7,7 +7,7 @@ import pytest
 from privbench_core.backends.catalogue import found_column
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.types.base import OrderedType, is_kind
-from privbench_core.schema.types.registry import default_sql_type, parse_sql_type
+from privbench_core.schema.types.registry import SqlType, default_sql_type, known_sql_types, parse_sql_type
 
 EXAMPLES = {
     ColumnType.INTEGER: ["-7", "9223372036854775807"],
@@ -23,6 +23,16 @@ EXAMPLES = {
 def column(kind: ColumnType) -> Column:
     digits = (9, 2) if kind is ColumnType.DECIMAL else (None, None)
     return Column("x", kind, precision=digits[0], scale=digits[1])
+
+
+def test_every_sql_name_is_read_as_one_type_and_stored_by_those_that_name_it():
+    names = [sql.name for kind in ColumnType for sql in kind.logical.sql]
+    synonyms = [word for kind in ColumnType for sql in kind.logical.sql for word in sql.synonyms]
+    assert len(known_sql_types()) == len(names) + len(synonyms) == len({*names, *synonyms})
+    for kind in ColumnType:
+        assert set(kind.logical.also_stored_as) <= set(names)
+        for sql in kind.logical.sql:
+            assert SqlType(sql.name).read_as is kind
 
 
 @pytest.mark.parametrize("kind", ColumnType)

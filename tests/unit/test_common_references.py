@@ -11,7 +11,8 @@ import pytest
 
 from privbench_core.columns.group_codes import AGREEMENTS, index_coder
 from privbench_core.errors import InternalError
-from privbench_core.links.common_references import common_references
+from privbench_core.links.common_references import CommonReference, common_references, wanting_common
+from privbench_core.links.parent_choice import ParentChoice, pick_parents
 from privbench_core.privacy.features import SameReference
 from privbench_core.privacy.views import ViewSpec
 from privbench_core.schema.columns import Column, ColumnType
@@ -133,3 +134,16 @@ def test_a_way_that_becomes_null_with_another_unit_is_not_looked_at() -> None:
     with pytest.raises(InternalError, match="keys that do not become NULL"):
         door_of(schema, rows).view(ViewSpec("mark", {"x": (way, CODER)}))
     assert common_references(schema, other) == ()
+
+
+def test_rows_take_parents_of_their_own_number_and_none_where_there_is_no_such_parent() -> None:
+    rng = np.random.default_rng(0)
+    of_parent, of_row = np.array([0, 0, 1, -1]), np.array([0, 1] * 500 + [-1, 7])
+    common = CommonReference(("a",), ("b",), False, 1.0, 0.01)
+    free = ParentChoice.free(len(of_row), len(of_parent))
+    choice = wanting_common(free, common, (of_parent, of_row), np.ones(4), rng)
+    found = pick_parents([], np.ones(len(of_row), dtype=bool), choice, rng)
+    assert (of_parent[found[:1000]] == of_row[:1000]).all()
+    assert (found >= 0).all()
+    some = pick_parents([], np.ones(2, dtype=bool), choice.take(np.array([1, 0])), rng)
+    assert of_parent[some].tolist() == [1, 0]

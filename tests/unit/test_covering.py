@@ -23,3 +23,8 @@ def test_each_marginal_is_within_a_joint_one_of_few_cells(seed: int) -> None:
         assert math.prod(sizes[name] for name in whole) <= 2000 or frozenset(whole) in joint
     assert len(set(joint.values())) < len(asked)
     assert joint == covering(asked, sizes, 2000)
+
+
+def test_columns_that_nobody_asked_for_together_stay_apart_where_there_is_no_room() -> None:
+    sizes = {"a": 4, "b": 5, "c": 6}
+    assert set(covering([("a",), ("b",), ("c",)], sizes, 20).values()) == {("a", "b"), ("c",)}

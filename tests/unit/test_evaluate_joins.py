@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import permutations
+from itertools import combinations, permutations
 
 import numpy as np
 import pyarrow as pa
@@ -119,6 +119,17 @@ def test_random_linking_keeps_fanouts_and_breaks_the_joint_marginal() -> None:
     assert distances[1, 1] < 0.2  # attributes that were independent anyway
     crossing = mean_distances(true.joined, shuffled.joined, true.sizes, crossing_subsets(2, 2, 2))
     assert crossing.tvd == pytest.approx(distances.mean())
+
+
+def test_crossing_subsets_are_all_or_a_seeded_sample_of_those_with_both_sides() -> None:
+    every = crossing_subsets(3, 4, 3)
+    assert set(every.subsets) == {s for s in combinations(range(7), 3) if s[0] < 3 <= s[-1]}
+    assert every.total == len(every.subsets)
+    some = crossing_subsets(3, 4, 3, limit=9, seed=2)
+    assert len(set(some.subsets)) == 9
+    assert set(some.subsets) <= set(every.subsets)
+    assert str(some) == "9 of 30 3-way marginals (seed 2)"
+    assert crossing_subsets(0, 4, 2).subsets == ()
 
 
 def _holds(codes: np.ndarray, predicate: Predicate) -> bool:

@@ -54,6 +54,12 @@ def test_marginals_counted_after_each_other_are_those_counted_alone() -> None:
         assert found.kld == pytest.approx(kld)
 
 
+def test_a_product_of_sizes_beyond_64_bits_does_not_overflow() -> None:
+    size = 2**31
+    a = np.array([[size - 1] * 4, [0] * 4, [size - 1, 0, 0, 0]])
+    assert distances(a, a[:1], (0, 1, 2, 3), (size,) * 4).tvd == pytest.approx(2 / 3)
+
+
 @pytest.mark.parametrize("size", [2, 2**20])
 @pytest.mark.parametrize(("rows_a", "rows_b", "distance"), [(0, 0, 0), (0, 3, 1), (3, 0, 1)])
 def test_empty_tables(rows_a: int, rows_b: int, distance: float, size: int) -> None:

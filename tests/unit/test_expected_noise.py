@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
@@ -10,18 +13,20 @@ import pytest
 
 from privbench_core.commands.plan import report_noise
 from privbench_core.pipeline.noise import noise_of
-from privbench_core.privacy.budget import Budget, Measure
+from privbench_core.privacy.budget import Budget, Measure, Price
 from privbench_core.privacy.noise import Sensitivity, noise_std
 from privbench_core.profiles.expected_noise import ExpectedNoise, effective_units, expected_noise, link_noise
 from privbench_core.profiles.profile import Profile
 from privbench_core.schema.columns import Column, ColumnType, Values
 from privbench_core.schema.tables import Schema, Table
+from privbench_core.spec.model import Spec
+from privbench_core.synthesizers.privbench import PrivBench
 from privbench_core.synthesizers.steps.profile import released_units
 from privbench_core.units.measure_row_count import forecast_row_count
 from privbench_core.units.row_count import RowCount
 from tests.helpers.heavy_tails import optional_keys
 from tests.helpers.noise import SeededNoise
-from tests.helpers.planted import door_of, integer, learn_counted, place_of, rows_of
+from tests.helpers.planted import door_of, integer, learn_counted, owner_key, place_of, rows_of
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-9])
@@ -39,6 +44,18 @@ def test_a_cell_has_the_noise_that_is_announced(delta: float, columns: int) -> N
     measured = float(np.mean([profile.one_way.sigmas[name].min() for name in names]))
     assert announced.cell == pytest.approx(2 * measured, rel=0.1)
     assert announced.rows == pytest.approx(2 * profile.one_way.total_sigma, rel=0.1)
+
+
+def test_a_cell_has_the_noise_of_the_rows_that_count(capsys: pytest.CaptureFixture[str]) -> None:
+    unit = Table("u", (integer("id"), Column("x", ColumnType.CATEGORY, Values(("a", "b")))), ("id",))
+    columns = (integer("id"), integer("u_id"), Column("x", ColumnType.CATEGORY, Values(("a", "b"))))
+    schema = Schema("s", (unit, Table("t", columns, ("id",), (owner_key("t", "u_id", "u", 8),))), "u")
+    plan = PrivBench().plan(schema, Budget(0.01, 1e-9), {})
+    noise = expected_noise(schema, "t", cast(Price, plan.learning_price("t")))
+    for counted in (1, 4):
+        size = replace(RowCount(1e6, 1.0), rows_per_unit=counted)
+        report_noise(cast(Spec, SimpleNamespace(schema=schema)), [plan], {"t": size})
+        assert f"{noise.cell * counted:,.0f}" in capsys.readouterr().out
 
 
 def test_a_table_shows_what_stands_out_of_the_noise_to_a_quarter() -> None:

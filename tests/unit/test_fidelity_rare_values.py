@@ -7,11 +7,29 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from privbench_core.columns.categorical import CategoricalCodec
+from privbench_core.columns.discretizer import Binning, Discretizer
+from privbench_core.columns.made_up import MadeUp
 from privbench_core.schema.columns import Column, ColumnType, Learn
 from privbench_core.schema.tables import Schema, Table
-from privbench_core.synthesizers.steps.fidelity import shuffled_apart
+from privbench_core.synthesizers.steps.fidelity import rare_cells, rare_values, shuffled_apart
 from tests.helpers.noise import SeededNoise
 from tests.helpers.planted import integer, place_of, rows_of, tvd
+
+
+def coder(numbers: tuple[int, ...], rows: tuple[float, ...], binning: Binning | None = None) -> Discretizer:
+    made = MadeUp(numbers, rows, (1.0,) * 9, 8)
+    return Discretizer(CategoricalCodec("t.x", ColumnType.CATEGORY, ("a", "b"), False, made=made), binning)
+
+
+def test_a_code_of_made_up_values_is_known_with_the_rows_that_share_one() -> None:
+    assert rare_values(coder((10,), (30.0,)), 1.0) == (2, 3.0)
+    assert rare_values(coder((1, 90), (10.0, 90.0)), 1.0) == (2, pytest.approx(1.9))
+    assert rare_values(coder((90,), (90.0,)), 5.0) == (2, 5.0)
+    merged = Binning((0, 1, 1), (1.0, 0.5, 0.5))
+    assert rare_values(coder((10,), (30.0,), merged), 1.0) is None
+    cells = rare_cells(("y", "x"), {"y": 2, "x": 3}, {"x": (2, 3.0)})
+    assert cells.tolist() == [[False, False, True], [False, False, True]]
 
 
 @pytest.mark.parametrize("share", [1, 4, 30])

@@ -68,6 +68,13 @@ def test_the_library_buys_nothing_at_an_epsilon_that_nobody_declared(
     assert getattr(made, "paid", 0) > 0
 
 
+@pytest.mark.usefixtures("fake")
+@pytest.mark.parametrize("epsilon", [0.0, -1.0, float("nan")])
+def test_what_is_no_epsilon_is_said_to_be_none(epsilon: float, town_spec: Path) -> None:
+    with pytest.raises(SpecError, match="is not positive"):
+        run_spec(load_spec(town_spec), epsilon, out=town_spec.parent / "bundle")
+
+
 # -- what runs by itself ----------------------------------------------------------------------------------
 
 
@@ -112,6 +119,16 @@ def test_a_plain_refresh_names_what_it_leaves_to_a_person(operated: Orchestrated
     assert operated.spent() == spent
     assert refresh(operated.path, "--epsilon", HIGH), "a person names the ε"
     assert operated.spent() > spent
+
+
+@pytest.mark.usefixtures("fake")
+def test_status_says_why_nothing_is_made(town_spec: Path) -> None:
+    result = CliRunner().invoke(app, ["status", str(town_spec), "--json"])
+    assert result.exit_code == 0
+    assert (
+        result.output.count("never released: the first release is your decision; materialise it in Dagster, or run")
+        == 2
+    )
 
 
 PETS = """  pet:

@@ -24,6 +24,15 @@ def test_every_number_up_to_the_bound_has_a_cell_that_gives_it_back(bound):
     assert (decoded[small] == numbers[small]).all()
 
 
+@pytest.mark.parametrize("bound", BOUNDS)
+def test_the_last_cell_ends_at_the_bound(bound):
+    codec = FanoutCodec(bound)
+    last = np.full(2000, codec.size - 1, dtype=np.int32)
+    drawn = codec.decode(last, np.random.default_rng(0)).to_numpy()
+    assert drawn.max() <= bound
+    assert drawn.min() >= codec.starts[-1]
+
+
 @pytest.mark.parametrize("bound", [3, 40, 1000])
 @pytest.mark.parametrize("most", [2, 21, np.inf])
 def test_expected_numbers_are_those_that_are_drawn(bound, most):

@@ -120,3 +120,8 @@ def test_a_uuid_tells_all_rows_apart():
     drawn = {"tenant": pa.array([7, 7, 8, 8]), "at": pa.array([1, 1, 1, 2])}
     made = fresh_keys(event("tenant", "no", no=ColumnType.UUID), drawn, 4, (0, 4), ())
     assert len(set(made["no"].to_pylist())) == 4
+
+
+def test_an_id_counts_on_in_later_ranges_and_in_the_order_of_rows():
+    made = fresh_keys(event("id", "at"), {"at": pa.array([5, 3, 4])}, 3, (10, 13), ("at",))
+    assert made["id"].to_pylist() == [13, 11, 12]

@@ -152,6 +152,27 @@ def test_years_lie_as_far_from_those_of_their_owners_and_each_stays_as_frequent(
     assert np.array_equal(season.encode(pa.chunked_array([after])), moved)
 
 
+def test_small_numbers_are_no_points_in_time() -> None:
+    few, many = (
+        Discretizer(equal_width_codec(Column("n", ColumnType.INTEGER), 100, high, None)) for high in (199, 250)
+    )
+    assert lag_classes(few, few) is not None
+    assert lag_classes(few, many) is None
+
+
+def test_days_of_weeks_come_after_moments() -> None:
+    rng = np.random.default_rng(3)
+    base, own = dates(MOMENT, 24), dates(MOMENT, 5, step="P7D")
+    grid = grid_of(own)
+    last = int(Intervals.of(own).last[-1])
+    x = rng.integers(Intervals.of(base).first[0], last * grid.step + grid.origin - 3 * grid.step, 5_000)
+    v = np.minimum(-((grid.origin - x) // grid.step) + rng.integers(0, 2, len(x)), last)  # this week's end, or the next
+    before, after, _ = drawn(own, base, x, v, most_moved=0.06)
+    late = [(n * grid.step + grid.origin - x) / grid.step for n in (before, after)]
+    assert np.mean((late[0] >= 0) & (late[0] < 4)) < 0.25
+    assert np.mean((late[1] >= 0) & (late[1] < 4)) > 0.9, "the last class of them is of one to four weeks"
+
+
 def test_rows_whose_owner_has_no_day_stay_as_they_were_drawn() -> None:
     rng = np.random.default_rng(4)
     base, own = dates(NULLABLE, 24), dates(DAY, 5)
@@ -252,3 +273,18 @@ def test_where_no_row_is_dated_nothing_is_drawn(case: str) -> None:
     moved, after = rows.drawn(codes, before, np.arange(n), {}, np.random.default_rng(1))
     assert after.equals(before)
     assert (moved == codes).all()
+
+
+def test_lags_of_ten_thousand_years_are_whole_numbers() -> None:
+    codec = equal_width_codec(MOMENT, "0001-01-01", "9999-12-31", 64)
+    coder = Discretizer(codec)
+    classes, lags = classes_of(coder, coder)
+    x = np.array([codec.starts[0], codec.last, codec.starts[32]])
+    values = pa.table({"since": codec.grid.array(x)})
+    shares = np.where(np.arange(lags.size) < lags.ordered, 1 / lags.ordered, 0.0)
+    lags = Lags([Lag("since", "day", classes, shares)])
+    rows = dated_columns(lags, {"day": coder}, (values, np.array([0, 1, 2, 0])))
+    codes = np.array([63, 0, 5, 0], dtype=np.int32)
+    before = coder.decode(codes, np.random.default_rng(0))
+    moved, after = rows["day"].drawn(codes, before, np.arange(4), {}, np.random.default_rng(1))
+    assert (coder.encode(pa.chunked_array([after])) == moved).all()

@@ -55,6 +55,12 @@ def test_a_child_model_with_sum_nodes_still_follows_the_parent():
     assert tvd(joined(made["parent"], made["child"]), joined(tables["parent"], tables["child"])) < 0.06
 
 
+def test_the_papers_leaves_follow_the_parent_too():
+    schema, tables = planted_pair(2000)
+    made = {n: s.table for n, s in draw_exactly(schema, tables, beta=300, alpha=0.05).items()}
+    assert tvd(joined(made["parent"], made["child"]), joined(tables["parent"], tables["child"])) < 0.1
+
+
 def fitted(session=None, price=PLENTY) -> tuple[Fanout, dict[str, pa.Table], Schema]:
     schema, tables = planted_pair(1000)
     parent, child = schema.tables
@@ -111,3 +117,21 @@ def test_a_parent_without_attributes_still_tells_children_how_many_they_are():
     where = places(made["parent"].table, made["child"].table)
     crowd = np.bincount(where, minlength=1000)[where]
     assert ((crowd == 3) == (codes_of(made["child"].table.column("b")) == 1)).mean() > 0.97
+
+
+def test_one_to_one_tables_share_their_key():
+    parent = Table("parent", (integer("id"), category("a", 2)), ("id",))
+    child = Table("child", (integer("id"), category("b", 2)), ("id",), (owner_key("child", "id", "parent", 1),))
+    a = np.random.default_rng(0).integers(0, 2, 1000)
+    has = np.flatnonzero((a == 1) | (np.arange(1000) % 4 == 0))
+    tables = {
+        "parent": rows_of(parent, id=np.arange(1000), a=texts(a)),
+        "child": rows_of(child, id=has, b=texts(a[has])),
+    }
+    made = {n: s.table for n, s in draw_exactly(two_tables(parent, child), tables).items()}
+    ids = made["child"].column("id").to_pylist()
+    assert len(set(ids)) == len(ids) == pytest.approx(len(has), abs=3)
+    where = places(made["parent"], made["child"], "id")
+    above = codes_of(made["parent"].column("a"))
+    assert (above[where] == codes_of(made["child"].column("b"))).mean() > 0.97
+    assert np.isin(np.flatnonzero(above == 1), where).mean() > 0.97

@@ -5,11 +5,15 @@ import pyarrow as pa
 import pytest
 
 from privbench_core.engines.memory.database import PrivateDatabase
+from privbench_core.guards import MAX_PUBLIC_CODES
+from privbench_core.links.lookup import ROW, Lookup
 from privbench_core.links.measure_lookup import fit_lookup
 from privbench_core.links.measure_targets import PublicParent, Referred
+from privbench_core.marginals.sampler import Rows
 from privbench_core.privacy.budget import Budget, Measure, Price
 from privbench_core.privacy.filter import PrivacyFilter
 from privbench_core.privacy.session import PrivateSession
+from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from tests.helpers.noise import SeededNoise
@@ -105,6 +109,34 @@ def test_references_follow_the_owner_where_a_row_has_no_attributes():
     assert (kind[made["visit"].parents["visit.place_id"]] == (owners == 2)).mean() > 0.97
 
 
+def test_codes_of_public_rows_hold_about_as_many_references_each():
+    columns = (
+        integer("id"),
+        Column("size", ColumnType.INTEGER),
+        Column("name", ColumnType.TEXT),
+        category("kind", 200),
+    )
+    table = Table("place", columns, ("id",), public=True)
+    rng = np.random.default_rng(3)
+    size, kind, often = rng.permutation(2000), rng.integers(0, 200, 2000), np.zeros(2000)
+    often[rng.permutation(2000)[:100]] = 1 + rng.random(100) / 10
+    names = pa.array([f"place {number}" for number in range(2000)])
+    rows = rows_of(table, id=np.arange(2000), size=size, name=names, kind=texts(kind))
+    targets = PublicParent(table, rows).targets(often, optional=False)
+    codes = {name: coding.encode_numbers(np.arange(2000)) for name, coding in targets.items()}
+    assert codes.keys() == {"target.size", "target.kind", ROW}  # a name says no more than the row
+    held = np.bincount(codes["target.size"], often)
+    assert len(held) <= MAX_PUBLIC_CODES
+    assert held.max() <= 6
+    assert (np.diff(codes["target.size"][np.argsort(size)].astype(int)) >= 0).all()
+    assert np.bincount(codes[ROW], often).max() < 1.1  # those that are referred to have one each
+    likely = np.argsort(-np.bincount(kind, often))[:20]
+    assert all(
+        len(np.unique(kind[codes["target.kind"] == codes["target.kind"][kind == each][0]])) == 1 for each in likely
+    )
+    assert len(np.unique(codes["target.kind"])) == min(len(np.unique(kind)), MAX_PUBLIC_CODES)
+
+
 @pytest.mark.parametrize("public", [True, False], ids=["public", "private"])
 def test_what_joints_leave_of_the_price_tells_how_popular_parents_are(public: bool):
     """So small a price hides all joints; half of it was not spent."""
@@ -122,6 +154,11 @@ def test_what_joints_leave_of_the_price_tells_how_popular_parents_are(public: bo
     assert sum(cost for _, cost in spent) == pytest.approx(price.amount)
     for_popularity = sum(cost for label, cost in spent if "rows/" in label)
     assert for_popularity > 0.7 * price.amount
+
+
+def test_an_empty_parent_has_nothing_to_refer_to():
+    lookup = Lookup({}, {}, {})
+    assert lookup.draw(Rows(3), {}, 0, np.random.default_rng(0)).tolist() == [-1, -1, -1]
 
 
 def visits(optional: bool = False, attributes: bool = True):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from privbench_core.estimators.coarsening import merge_codes
-from privbench_core.estimators.copula import SignSums, joint_by_copula, nearest_copula
+from privbench_core.estimators.copula import SignSums, joint_by_copula, nearest_copula, sign_noise
 from privbench_core.estimators.joints import NoisyTable, estimated_joints
 from privbench_core.marginals.measure_one_way import Marginals
 from privbench_core.marginals.measure_pairs import PairwiseFit, cuts_of, measure_signs
@@ -71,6 +71,16 @@ def test_noise_alone_makes_no_correlations() -> None:
     assert np.mean(np.abs(kept)) < 0.5 * np.mean(np.abs(raw))
 
 
+def test_few_factors_are_known_better_than_each_pair() -> None:
+    columns = tuple(f"c{i:02d}" for i in range(24))
+    codes = planted(0.5, columns=columns)
+    clean = one_way_of(codes, dict.fromkeys(columns, CODES)).clean()
+    cuts = cuts_of(clean, dict.fromkeys(columns, CODES))
+    exact, noisy = (sums_of(codes, cuts, sigma).correlations(clean) for sigma in (0.0, 0.08 * N))
+    error = float(np.sqrt(((exact - noisy) ** 2).mean()))
+    assert error < 0.6 * sign_noise(clean, cuts, 0.08 * N)
+
+
 @pytest.mark.parametrize("measure", list(Measure))
 def test_signs_cost_little_where_noise_is_small_and_nothing_where_it_hides_all(measure: Measure) -> None:
     codes = planted(0.5)
@@ -105,6 +115,15 @@ def test_rows_follow_pairs_that_were_not_measured() -> None:
         independent = np.outer(joint_of(codes, SIZES, pair[0]), joint_of(codes, SIZES, pair[1]))
         true = joint_of(codes, SIZES, *pair)
         assert tvd(joint_of(rows.codes, SIZES, *pair), true) < 0.5 * tvd(independent, true), pair
+
+
+@pytest.mark.parametrize("correlation", [-0.9, -0.3, 0.5, 0.95])
+def test_two_bits_have_the_joint_that_their_sign_product_says(correlation: float) -> None:
+    clean = {"a": np.array([300.0, 700.0]), "b": np.array([800.0, 200.0])}
+    joint = joint_by_copula(clean["a"], clean["b"], 2, 2, correlation)
+    product = float(joint[0, 0] + joint[1, 1] - joint[0, 1] - joint[1, 0])
+    found = SignSums(cuts_of(clean, {}), np.array([product]), 0.0).joints(clean)
+    np.testing.assert_allclose(found["a", "b"], joint, atol=1.0)
 
 
 WIDE = 40

@@ -94,6 +94,17 @@ def test_the_default_network_reproduces_all_pairs_it_is_made_of(depth):
         assert tvd(joint_of(rows.codes, SIZES, *pair), joint_of(codes, SIZES, *pair)) < 0.05
 
 
+def test_the_parts_of_a_sum_add_up_to_all_rows():
+    codes = planted()
+    curator, _ = curator_of(codes, SIZES)
+    node = PairwiseSPN(ORDERED, beta=500, max_depth=1).build(curator, one_way_of(codes, SIZES), PLENTY).fit()
+    assert isinstance(node, Sum)
+    assert node.total == pytest.approx(4000, abs=1)
+    assert sorted(part.total for part in node.parts) == pytest.approx(
+        sorted(np.bincount(node.rule.assign(codes)).astype(float)), abs=1
+    )
+
+
 def test_rows_are_not_split_where_no_columns_depend_on_each_other():
     rng = np.random.default_rng(0)
     sizes = {"a": 4, "b": 5, "c": 3}

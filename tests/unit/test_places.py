@@ -12,8 +12,9 @@ from typer.testing import CliRunner
 
 from privbench_assets.build import build_defs
 from privbench_core.cli import app
-from privbench_core.errors import ReleaseError
+from privbench_core.errors import PublishError, ReleaseError
 from privbench_core.pipeline.plans import plan_for
+from privbench_core.pipeline.run import run_spec
 from privbench_core.pipeline.workspace import Workspace, database_folder
 from privbench_core.publishing.bundle import read_bundle
 from privbench_core.spec.load import load_spec
@@ -97,6 +98,15 @@ def test_the_command_line_refuses_what_belongs_to_another_database(
         code, said = privbench(*command)
         assert code == 1
         assert "this folder belongs to the database town, so nothing of village is written there" in said
+
+
+@pytest.mark.usefixtures("fake")
+def test_a_bundle_of_another_database_is_not_replaced_by_a_library_call(
+    town_spec: Path, village_spec: Path, tmp_path: Path
+) -> None:
+    run_spec(load_spec(town_spec), 0.8, out=tmp_path / "bundle")
+    with pytest.raises(PublishError, match="holds a bundle of the database town"):
+        run_spec(load_spec(village_spec), 0.8, out=tmp_path / "bundle")
 
 
 @pytest.mark.usefixtures("fake")

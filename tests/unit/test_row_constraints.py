@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 from dataclasses import replace
 from decimal import Decimal
 
@@ -177,6 +178,15 @@ def test_a_value_outside_of_its_declared_domain_is_not_written() -> None:
     assert made["month"].to_pylist() == [1, 7, 7]
 
 
+def test_columns_that_are_missing_together_come_from_one_row() -> None:
+    values = {"price": pa.array([1, None, 3, 4]), "fee": pa.array([None, 20, 30, 40]), "year": pa.array([1, 2, 3, 4])}
+    together = MissingTogether(("price", "fee", "year"))
+    made = made_to_satisfy(TABLE, [together], values, {}, np.random.default_rng(0))
+    assert [each is None for each in made["fee"].to_pylist()] == [False, True, False, False]
+    assert made["fee"][0].as_py() in {30, 40}
+    assert made["year"].to_pylist() == [1, None, 3, 4]
+
+
 ORDER = Table(
     "item",
     (
@@ -299,6 +309,19 @@ def test_rows_in_a_wrong_order_exchange_values_so_that_columns_keep_theirs() -> 
     made = made_to_satisfy(declared, [constraint], values, discretizers, rng)
     assert made["low_tide"].to_pylist() == [3, None, 2], "no value enters a domain that it is not of"
     assert made["high_tide"].to_pylist() == [5, 1, 2]
+
+
+def test_sums_neither_overflow_nor_leave_the_type() -> None:
+    values = {
+        "net": pa.array([1e300, -math.inf, math.nan]),
+        "tax": pa.array([1e300, 0.0, 1.0]),
+        "gross": pa.array([0.0] * 3),
+    }
+    found, unknown = expected_numbers(ORDER, Formula("gross", ("net", "tax"), True, 0.5), values)
+    assert np.isfinite(found).all()
+    assert unknown.tolist() == [False, False, True]
+    numbers, _ = expected_numbers(ORDER, Formula("amount", ("net", "tax"), False, 0.005), values)
+    assert numbers.max() < 10**8
 
 
 @pytest.mark.parametrize(

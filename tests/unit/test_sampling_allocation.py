@@ -127,6 +127,19 @@ def test_unique_references_in_ranges_are_unique_and_all_there():
     assert rows_in(several, "sale").num_rows > 0.99 * 1500
 
 
+def test_more_ranges_than_parents_and_a_parent_without_rows():
+    schema, tables = market(products=3)
+    several = drawn(schema, tables, 200)
+    assert len(SampledTable(several["sample", "sale"]).rows) > 30
+    one = drawn(schema, tables, 1 << 20)
+    assert degrees(several).tolist() == pytest.approx(degrees(one).tolist(), rel=0.03)
+    schema, tables = market(optional=True)
+    tables["product"] = tables["product"].slice(0, 0)
+    tables["sale"] = tables["sale"].set_column(2, "product_id", pa.nulls(9000, pa.int64()))
+    several = drawn(schema, tables, MOST)
+    assert rows_in(several, "sale").num_rows == pytest.approx(9000, abs=60)
+
+
 def files(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(folder.glob("*.bin"))}
 

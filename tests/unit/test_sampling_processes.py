@@ -21,9 +21,10 @@ from privbench_core.synthesizers.contract import Key
 from privbench_core.synthesizers.steps.drawing import TableModels
 from privbench_core.synthesizers.steps.sample import RangeDrawing, pieces_of
 from privbench_core.synthesizers.steps.sampled import SampledTable
-from privbench_core.workers import side_by_side
+from privbench_core.workers import ahead, side_by_side
 from tests.helpers.planted import category, integer, made_exactly, owner_key, planted_pair, rows_of, texts
 from tests.helpers.processes import PROCESSES, killed_when
+from tests.helpers.servers import wait_for
 
 MOST = 300
 SCHEMA, TABLES = planted_pair(1500)
@@ -47,6 +48,23 @@ def drawing_of(made: dict[Key, Artifact], table: str, folder: Path, scale: float
     drawing = RangeDrawing(models, 0, above, PartFiles(folder), pieces_of(models, 0, above))
     assert len(drawing.pieces) > 1
     return drawing
+
+
+def test_items_are_made_ahead_and_errors_come_in_their_place():
+    made: list[int] = []
+
+    def items() -> Iterator[int]:
+        for number in range(4):
+            made.append(number)
+            yield number
+        raise ValueError("the fifth")
+
+    found = ahead(items())
+    for number in range(4):
+        assert next(found) == number
+        wait_for("the next one is made", lambda: len(made) >= min(number + 2, 4), 10)  # noqa: B023 - called here
+    with pytest.raises(ValueError, match="the fifth"):
+        next(found)
 
 
 def files(folder: Path) -> dict[str, bytes]:

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from privbench_core import guards
-from privbench_core.errors import SpecError
+from privbench_core.errors import PublishError, SpecError
 from privbench_core.privacy.budget import Budget
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.constraints import ForeignKey
@@ -165,6 +165,13 @@ def test_a_chain_below_an_empty_table_is_empty():
     made = {name: sample.table for name, sample in draw_exactly(longer, empty).items()}
     assert made["child"].num_rows == made["toy"].num_rows == 0
     assert_sound(longer, made)
+
+
+def test_a_key_type_without_room_for_the_rows_is_refused():
+    table = Table("day", (Column("d", ColumnType.DATE),), ("d",))
+    rows = pa.table({"d": pa.array([0], pa.date32())})
+    with pytest.raises(PublishError, match=r"day\.d: a key of type date has room for"):
+        draw_exactly(Schema("s", (table,), "day"), {"day": rows}, scale=1e7)
 
 
 def test_an_optional_key_that_shares_a_column_with_the_primary_key_is_refused_before_anything_is_spent():

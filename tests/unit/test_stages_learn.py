@@ -14,11 +14,14 @@ from privbench_core.marginals.measure_one_way import least_noise
 from privbench_core.marginals.measure_spn import PairwiseSPN
 from privbench_core.marginals.spn import Leaf, Node
 from privbench_core.privacy.budget import Budget, Measure, Price
+from privbench_core.privacy.noise import Sensitivity, noise_std
 from privbench_core.profiles.measure_domains import learn_domains
+from privbench_core.profiles.measure_lists import learn_lists
 from privbench_core.profiles.measure_profile import Cells
 from privbench_core.schema.columns import Column, ColumnType, Learn, Values
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
+from privbench_core.tuning import TUNING
 from privbench_core.units.measure_row_count import measure_row_count, measure_units
 from privbench_core.units.row_count import RowCount
 from tests.conftest import Town
@@ -89,6 +92,29 @@ def test_dependences_are_looked_for_where_there_are_rows_enough_and_found(price)
     assert isinstance(many.node, Leaf)
     assert not few.node.pairs
     assert len(many.node.pairs) >= 3
+
+
+@pytest.mark.parametrize("n", [50, 4000])
+def test_where_nothing_depends_gaussian_loses_nothing_but_what_looked_for_it(n):
+    price = MEASURES["Gaussian"]
+    found = learned(price, n, 0.0)
+    assert isinstance(found.node, Leaf)
+    assert not found.node.pairs
+    looked_for = {"rows", "dependence scores", "triple scores", "constraint"}
+    scores = sum(amount for what, amount in found.charged if what in looked_for)
+    assert ("dependence scores" in dict(found.charged)) == (n > 50)
+    shares = least_noise({name: look.codec.size for name, look in found.cells.known.items()}, Measure.GDP)
+    for name, look in found.cells.known.items():
+        whole = Price(Measure.GDP, (price.amount - scores) * shares[name])
+        assert np.sqrt(look.variances) == pytest.approx(noise_std(Sensitivity(1, 1), whole), rel=1e-3)
+
+
+def test_marginals_of_the_model_are_those_of_the_last_look():
+    found = learned(MEASURES["Gaussian"], 4000, 0.0)
+    one_way = found.cells.profile().one_way
+    assert isinstance(found.node, Leaf)
+    for name, counts in one_way.clean().items():
+        np.testing.assert_allclose(found.node.marginals[name], counts / one_way.total)
 
 
 @pytest.mark.parametrize("measure", list(Measure))
@@ -195,3 +221,28 @@ def test_a_list_is_learned_in_one_look_where_no_unit_has_another_value_or_it_is_
     assert named[0].delta == pytest.approx(1e-6 / looks)
     assert sum(cost.amount for _, cost in spent) + found.rest.amount <= 1 + 1e-9
     assert len(found.codecs["code"].values) == 3
+
+
+def test_where_no_value_repeats_none_is_looked_for_and_others_get_the_price() -> None:
+    rng, rows = np.random.default_rng(1), 2_000
+    kinds = rng.choice(40, rows, p=1 / np.arange(1, 41) / (1 / np.arange(1, 41)).sum())
+    columns = {"name": texts(np.arange(rows)), "flag": texts(kinds % 2), "kind": texts(kinds)}
+    table = Table("unit", (integer("id"), *(Column(name, ColumnType.CATEGORY, Learn()) for name in columns)), ("id",))
+    price, spent = Price(Measure.GDP, 0.3), []
+    schema, limit = Schema("units", (table,), "unit"), price.with_delta(1e-6)
+    tables = {"unit": rows_of(table, id=np.arange(rows), **columns)}
+    session = door_of(schema, tables, limit, SeededNoise(4), lambda label, cost: spent.append((label, cost.amount)))
+    found = learn_lists(session, table, table.modelled, None, limit)
+    looks = [(label.rsplit(" ", 1)[-1], amount) for label, amount in spent if "discover" in label]
+    assert [column for column, _ in looks] == ["name", "flag", "kind", "kind"]
+    unnamed, first, _ = TUNING.list_shares
+    naming = 0.3 * (1 - unnamed)
+    assert looks[0][1] == pytest.approx(naming * first / 3)
+    assert looks[3][1] == pytest.approx(naming * (1 - first - TUNING.first_look - TUNING.number_share))
+    assert sum(amount for _, amount in spent) + found.rest.amount == pytest.approx(0.3)
+    assert found.codecs["name"].made is not None
+    assert found.codecs["name"].made.distinct == pytest.approx(rows, rel=0.05)
+    counts, variances = found.counted["kind"]
+    exact = np.array([columns["kind"].to_pylist().count(value) for value in found.codecs["kind"].values])
+    assert (np.abs(counts[: len(exact)] - exact) < 4 * np.sqrt(variances[: len(exact)])).all()
+    assert np.isinf(variances[len(exact) :]).all()

@@ -104,6 +104,15 @@ def test_numbers_that_do_not_fit_into_their_type_are_not_named():
     assert 0 < min(made) <= max(made) < 32_768
 
 
+@pytest.mark.parametrize(("sql_type", "most"), [("smallint", 9_999), ("integer", 999_999_999)])
+def test_numbers_that_are_made_up_fit_into_their_type(sql_type: str, most: int):
+    column = Column("x", ColumnType.INTEGER, Learn(listed=True), sql_type=sql_type)
+    values = pa.array(np.arange(most - 400, most))
+    codec = profiled(column, values, LISTED, SeededNoise(0)).discretizers["x"].codec
+    made = codec.decode(np.full(500, codec.other), np.random.default_rng(0)).to_pylist()  # type: ignore[attr-defined]
+    assert 0 < min(made) <= max(made) <= most
+
+
 def test_the_counts_of_an_owned_table_are_of_rows():
     schema, tables = planted_pair(500)
     session = door_of(schema, tables)
