@@ -11,6 +11,7 @@ import pytest
 from benchmarks.kept import KeptRuns, PeerRun
 from benchmarks.measure import NotFinishedError
 from benchmarks.one_unit import hidden, largest_shares
+from benchmarks.operational_schema import Plan
 from benchmarks.population import Population, households
 from benchmarks.relations import Pair
 from benchmarks.workloads import within_codes
@@ -117,3 +118,12 @@ def test_what_one_unit_makes_up_of_a_query_bounds_how_well_it_can_be_answered() 
     much, little = (hidden(schema, rows, workload, epsilon, 0.0) for epsilon in (1000.0, 0.5))
     assert float(much["Q-error, 95th"]) < 1.01
     assert float(little["Q-error, median"]) > 1.5
+
+
+def test_plans_are_alike_if_their_nodes_are_whatever_they_cost() -> None:
+    scan = ("Seq Scan", None, [])
+    plan = Plan(("Hash Join", "Inner", [scan, ("Hash", None, [scan])]), 2.0, 9.5)
+    assert str(plan) == "Hash Join Inner (Seq Scan, Hash (Seq Scan)) [2 rows, cost 9.50]"
+    assert plan.is_like(Plan(plan.nodes, 3.0, 1.0))
+    assert not plan.is_like(Plan(("Hash Join", "Right Anti", [scan, ("Hash", None, [scan])])))
+    assert not Plan(None).is_like(Plan(None))

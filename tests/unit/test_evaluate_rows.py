@@ -11,7 +11,6 @@ import pytest
 from privbench_core.evaluation.inputs import shuffled_reference
 from privbench_core.evaluation.joins import LinkedTables
 from privbench_core.schema.tables import Schema
-from privbench_core.validate.references import NO_PARENT
 from tests.helpers.heavy_tails import CONVERGING, Database
 from tests.helpers.row_cases import bestsellers
 from tests.helpers.row_figures import popularity_distance, row_figures
@@ -57,7 +56,7 @@ def test_the_shuffled_reference_keeps_counts_and_loses_every_join(make: Callable
 
 def linked(*counts: int, none: int = 0) -> LinkedTables:
     """Parents with these numbers of children, and some children without a parent."""
-    links = np.append(np.repeat(np.arange(len(counts)), counts), np.full(none, NO_PARENT)).astype(np.int64)
+    links = np.append(np.repeat(np.arange(len(counts)), counts), np.full(none, -1)).astype(np.int64)
     empty = np.zeros((len(counts), 0), np.int64)
     return LinkedTables(empty, (), np.zeros((len(links), 0), np.int64), (), links)
 
