@@ -93,6 +93,13 @@ def test_siblings_of_large_groups_differ_as_often_as_they_should_in_few_rounds(m
     assert sibling_agreement(rows.codes[OWNER], rows.codes["x"]) == pytest.approx(0.27, abs=0.005)
 
 
+def test_one_of_two_is_the_head() -> None:
+    head = np.tile([0.5, 0.5], (3, 1))
+    _, after = drawn([correlated("head", 0.0, codes=2)], {"head": head}, np.full(_ROWS // 2, 2))
+    heads = np.bincount(after.codes[OWNER], after.codes["head"])
+    assert (heads == 1).mean() > 0.97
+
+
 def test_rows_stay_what_they_are_and_where_owners_are_alike() -> None:
     given = np.array([[0.7, 0.1, 0.1, 0.1], [0.1, 0.7, 0.1, 0.1], [0.1, 0.1, 0.4, 0.4]])
     both = [correlated("x", 0.8), correlated("y", 0.45)]
@@ -106,6 +113,21 @@ def test_rows_stay_what_they_are_and_where_owners_are_alike() -> None:
         ]
         assert np.abs(tables[0] - tables[1]).sum() / 2 < 0.03, name
     assert sibling_agreement(after.codes[OWNER], after.codes["x"]) == pytest.approx(0.8, abs=0.03)
+
+
+def test_two_columns_agree_as_often_as_each_should() -> None:
+    both = [correlated("x", 0.6), correlated("y", 0.4), correlated("z", 0.25)]
+    _, after = drawn(both, dict.fromkeys("xyz", EVEN), FIVES)
+    for each in both:
+        assert sibling_agreement(after.codes[OWNER], after.codes[each.column]) == pytest.approx(each.share, abs=0.03)
+
+
+def test_codes_of_one_group_count_as_the_same() -> None:
+    halves = Agreement("x", np.array([0, 0, 1, 1]), 0.9, 0.0)
+    _, after = drawn([halves], {"x": EVEN}, FIVES)
+    owners = after.codes[OWNER]
+    assert sibling_agreement(owners, halves.groups[after.codes["x"]]) == pytest.approx(0.9, abs=0.03)
+    assert sibling_agreement(owners, after.codes["x"]) == pytest.approx(0.45, abs=0.04)
 
 
 def test_what_noise_explains_exchanges_nothing() -> None:
@@ -122,3 +144,14 @@ def test_agreement_is_the_same_in_groups_of_all_sizes() -> None:
     for size in (2, 4, 12):
         owners = np.where(sizes[after.codes[OWNER]] == size, after.codes[OWNER], -1)
         assert sibling_agreement(owners, after.codes["x"]) == pytest.approx(0.55, abs=0.06), size
+
+
+def test_rows_alone_and_few_rows_are_left_as_they_are() -> None:
+    for sizes in (np.ones(_ROWS, dtype=np.int64), np.full(10, 5)):
+        before, after = drawn([correlated("x", 0.9)], {"x": EVEN}, sizes)
+        assert np.array_equal(before.codes["x"], after.codes["x"])
+
+
+def test_columns_that_a_model_does_not_draw_are_left_out() -> None:
+    before, after = drawn([correlated("other", 0.9)], {"x": EVEN}, FIVES)
+    assert np.array_equal(before.codes["x"], after.codes["x"])
