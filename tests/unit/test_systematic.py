@@ -3,8 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from privbench_core.arrays import dense
 from privbench_core.columns import systematic
-from privbench_core.columns.systematic import distribute, narrow, stable_order, systematic_counts
+from privbench_core.columns.systematic import distribute, stable_order, systematic_counts
 
 
 @pytest.mark.parametrize("highest", [1, 255, 65_535, 65_536, 1 << 33])
@@ -12,6 +13,12 @@ def test_sorting_digit_by_digit_is_a_stable_sort(highest):
     numbers = np.random.default_rng(0).integers(0, highest + 1, 5000)
     numbers[::3] = numbers[0]
     assert (stable_order(numbers) == np.argsort(numbers, kind="stable")).all()
+
+
+@pytest.mark.parametrize("highest", [0, 3, 40_000, 1 << 62])
+def test_dense_numbers_are_in_the_order_of_the_numbers(highest):
+    numbers = np.random.default_rng(0).integers(-highest, highest + 1, 5000)
+    assert (dense(numbers) == np.unique(numbers, return_inverse=True)[1]).all()
 
 
 @pytest.fixture(params=["one sort", "a permutation"])
@@ -51,8 +58,3 @@ def test_which_row_of_a_group_gets_what_does_not_depend_on_its_place():
             first[where, 0 if labels is not None else 1] += distribute(values, numbers, labels, rng)
     assert np.abs(first[:, 0] / 4000 - np.repeat([0.5, 0.75], [6, 4])).max() < 0.04  # five standard deviations
     assert np.abs(first[:6, 1] / 4000 - 0.5).max() < 0.04
-
-
-def test_codes_get_the_smallest_type_that_holds_them():
-    assert narrow(np.array([255]), 256).tolist() == [255]
-    assert [narrow(np.zeros(1, int), size).dtype.itemsize for size in (1, 256, 257, 65_536, 65_537)] == [1, 1, 2, 2, 4]
