@@ -147,7 +147,8 @@ def determined(noisy: Array, projected: Array, held: Array, sigma: float, free: 
     apart = rows * chances - projected
     less = ((noisy - projected) * apart).sum(axis=1) - sigma**2 * (freedom - others)
     share = np.clip(less / np.maximum((apart**2).sum(axis=1), SMOOTHING), 0.0, 1.0)
-    return Estimate(projected + share[:, None] * apart, float(others @ (1 - share) + freedom @ share))
+    fitted = free * float(((share > 0) & (share < 1)).sum())  # a share follows the noise along ``apart``
+    return Estimate(projected + share[:, None] * apart, float(others @ (1 - share) + freedom @ share) + fitted)
 
 
 def _smoother(counts: Array) -> Array:
