@@ -172,7 +172,9 @@ def main() -> int:
         ),
         "append": partial(append.run, given.databases or append.DATABASES, given.seeds or 3, progress=_tell),
         "spec_errors": spec_errors.run,
-        "first_hour": partial(operational.run, given.databases or operational.DATABASES, progress=_tell),
+        "first_hour": partial(
+            operational.run, given.databases or operational.DATABASES, given.seeds or 1, progress=_tell
+        ),
         "first_hour/drafts": partial(first_hour.run, given.data),
         "statistics": partial(statistics.run, given.data, given.databases or statistics.DATABASES, progress=_tell),
         "differences": partial(differences.run, runs(differences.RUNS), given.data),

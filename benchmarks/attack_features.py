@@ -26,7 +26,6 @@ from privbench_core.evaluation.encode import EncodedTable, encode_tables
 from privbench_core.evaluation.joins import chain_links
 from privbench_core.evaluation.marginals import column_subsets
 from privbench_core.schema.tables import Schema
-from privbench_core.validate.references import NO_PARENT
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -36,7 +35,7 @@ _NEAREST = 5  # synthetic units whose mean distance counts as well
 
 @dataclass(frozen=True)
 class Coded:
-    """Rows of private tables as codes, with the unit of each as a row of the unit's table, or `NO_PARENT`."""
+    """Rows of private tables as codes, with the unit of each as a row of the unit's table, or -1."""
 
     units: int
     tables: dict[str, tuple[EncodedTable, Ints]]
@@ -54,12 +53,12 @@ class Coded:
     def sizes(self, name: str) -> Ints:
         """Return how many rows of a table each unit has; shape (units,)."""
         of = self.tables[name][1]
-        return np.bincount(of[of != NO_PARENT], minlength=self.units).astype(np.int64)
+        return np.bincount(of[of >= 0], minlength=self.units).astype(np.int64)
 
     def sums(self, name: str, values: Floats) -> Floats:
         """Return sums over the rows of each unit; ``values`` are of shape (rows, features)."""
         of, found = self.tables[name][1], np.zeros((self.units, values.shape[1]))
-        np.add.at(found, of[of != NO_PARENT], values[of != NO_PARENT])
+        np.add.at(found, of[of >= 0], values[of >= 0])
         return found
 
     def embeddings(self, typical: Mapping[str, float]) -> Floats:
@@ -138,7 +137,7 @@ class Observer:
     def _first_rows(self, name: str) -> Ints:
         of = self._coded.tables[name][1]
         units, rows = np.unique(of, return_index=True)
-        first = np.full(self._coded.units + 1, -1)  # the last one for NO_PARENT
+        first = np.full(self._coded.units + 1, -1)  # the last one for -1
         first[units] = rows
         return np.asarray(first[self._targets])
 

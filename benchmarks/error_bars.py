@@ -22,7 +22,7 @@ from benchmarks.report import Row, machine, markdown, medians
 from benchmarks.strangers import draft_spec
 from benchmarks.strangers_data import STRANGERS
 from benchmarks.workloads import Case, Tables, run_pipeline
-from privbench_core.evaluation.generate import Recipe, generate_workload
+from privbench_core.evaluation.q_error import Recipe, generate_workload
 from privbench_core.explain.error_bars import ErrorBars, intervals_of
 from privbench_core.pipeline.rehearsal import make_replicates
 from privbench_core.publishing.bundle import read_bundle

@@ -28,7 +28,7 @@ from typing import Any
 import psycopg
 import pyarrow as pa
 
-from benchmarks.operational_schema import Loss, lost_lines, similar_plans
+from benchmarks.operational_schema import Loss, lost_lines, planned
 from benchmarks.report import Row, machine, markdown
 from benchmarks.strangers_saas import company_tables
 from benchmarks.unseen import FOLDER
@@ -77,8 +77,10 @@ class Hour:
     went_through: bool = False
 
 
-def run(databases: Collection[str], progress: Callable[[str], None]) -> str:
+def run(databases: Collection[str], runs: int, progress: Callable[[str], None]) -> str:
     """Return Markdown: a row per server and database, a line per refusal and per kind of object that the bundle loses.
+
+    All columns but similar plans, which depend on noise, are those of the first run.
 
     Raises:
         SourceError: There is no PostgreSQL 16.
@@ -91,20 +93,25 @@ def run(databases: Collection[str], progress: Callable[[str], None]) -> str:
                 progress(f"{name} in PostgreSQL {version}")
                 database = DATABASES[name]
                 try:
-                    row, lines = _measured(server, name, database)
+                    row, lines = _measured(server, name, database, runs)
                 except SourceError as missing:
                     row, lines = {}, [str(missing)]
                 rows.append({"PostgreSQL": version, "database": name, **row})
                 notes += [f"- {name} in {version}: {line}" for line in dict.fromkeys(lines)]
-    return "\n\n".join([markdown(rows), machine(1), "\n".join(notes)])
+    return "\n\n".join([markdown(rows), f"{machine(1)} Similar plans: of {runs} runs.", "\n".join(notes)])
 
 
-def _measured(server: PostgresServer, name: str, database: Operational) -> tuple[Row, list[str]]:
-    source, copy, plain = (_new(server, each) for each in (name, f"{name}_copy", f"{name}_plain"))
+def _measured(server: PostgresServer, name: str, database: Operational, runs: int) -> tuple[Row, list[str]]:
+    source = _new(server, name)
     database.make(server, source)
     execute(source, "ANALYZE")
-    with TemporaryDirectory() as folder:
-        hour = go_through(database, Path(folder), source, copy, server.programs / "psql", plain)
+    copies, hours = [], []
+    for number in range(runs):
+        copy, plain = (_new(server, f"{name}_{what}_{number}") for what in ("copy", "plain"))
+        with TemporaryDirectory() as folder:
+            hours.append(go_through(database, Path(folder), source, copy, server.programs / "psql", plain))
+        copies.append(copy)
+    hour = hours[0]
     spent = max((share for _, share, _ in hour.refused), default=0.0)
     row: dict[str, str | float] = {
         "choices": hour.choices,
@@ -116,14 +123,23 @@ def _measured(server: PostgresServer, name: str, database: Operational) -> tuple
     }
     lines = [f"{what} refused after {share:.0%}: {said}" for what, share, said in hour.refused]
     if hour.went_through:
-        losses = lost_lines(*(_dumped(server, url) for url in (source, copy)))
-        queries = [q for q in (SQL / f"{name}_queries.sql").read_text(encoding="utf-8").split(";\n") if q.strip()]
-        execute(copy, "ANALYZE")
-        similar = similar_plans(source, copy, queries)
+        losses = lost_lines(*(_dumped(server, url) for url in (source, copies[0])))
         row["lines lost"] = f"{sum(each.lost for each in losses)} of {sum(each.lines for each in losses)}"
-        row["similar plans"] = f"{sum(similar)} of {len(similar)}"
+        queries = [q for q in (SQL / f"{name}_queries.sql").read_text(encoding="utf-8").split(";\n") if q.strip()]
+        loaded = [copy for copy, each in zip(copies, hours, strict=True) if each.went_through]
+        for copy in loaded:
+            execute(copy, "ANALYZE")
+        theirs, found = planned(source, queries), [planned(copy, queries) for copy in loaded]
+        same = [[plan.is_like(own) for plan, own in zip(plans, theirs, strict=True)] for plans in found]
+        row["similar plans"] = f"{', '.join(str(sum(each)) for each in same)} of {len(queries)}"
         lines += [_in_words(each) for each in losses if each.lost]
-        lines += [f"another plan: {query.strip()}" for query, same in zip(queries, similar, strict=True) if not same]
+        for number, query in enumerate(queries):
+            others = [str(plans[number]) for plans, each in zip(found, same, strict=True) if not each[number]]
+            if others:
+                words = "; ".join(dict.fromkeys(others))
+                lines.append(
+                    f"another plan in {len(others)} of {len(found)}: {query.strip()}: {theirs[number]}, but {words}"
+                )
     return row, lines
 
 

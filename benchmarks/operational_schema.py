@@ -6,6 +6,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import psycopg
@@ -55,23 +56,48 @@ def _lines(dump: str) -> list[tuple[str, str, str]]:
     return found
 
 
-def similar_plans(source: str, copy: str, queries: Sequence[str]) -> list[bool]:
-    """Return of each query whether both databases plan it with the same nodes and methods of joining."""
-    shapes = [[_shape(url, query) for query in queries] for url in (source, copy)]
-    return [one is not None and one == other for one, other in zip(*shapes, strict=True)]
+@dataclass(frozen=True)
+class Plan:
+    """A plan of a query.
+
+    Attributes:
+        nodes: Their kinds and methods of joining, nested; None if the query fails.
+        rows, cost: Of the query, as the planner expects them.
+    """
+
+    nodes: Any
+    rows: float = 0
+    cost: float = 0
+
+    def is_like(self, other: Plan) -> bool:
+        """Return whether both have the same nodes and methods of joining."""
+        return self.nodes is not None and self.nodes == other.nodes
+
+    def __str__(self) -> str:
+        """Return the nodes, each with those below it in brackets, and what the planner expects."""
+        return f"{_words(*self.nodes)} [{self.rows:,.0f} rows, cost {self.cost:,.2f}]" if self.nodes else "no plan"
 
 
-def _shape(url: str, query: str) -> Any:
-    """Return the kinds of the nodes of a plan, nested; None if the query fails."""
-    with psycopg.connect(url) as connection:
-        try:
-            found = connection.execute(f"EXPLAIN (COSTS OFF, FORMAT JSON) {query}".encode()).fetchone()
-        except psycopg.Error:
-            return None
+def planned(url: str, queries: Sequence[str]) -> list[Plan]:
+    """Return how a database plans queries."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        return [_planned(connection, query) for query in queries]
+
+
+def _planned(connection: psycopg.Connection[Any], query: str) -> Plan:
+    try:
+        found = connection.execute(f"EXPLAIN (FORMAT JSON) {query}".encode()).fetchone()
+    except psycopg.Error:
+        return Plan(None)
     assert found is not None
-    plans = json.loads(found[0]) if isinstance(found[0], str) else found[0]
-    return _nodes(plans[0]["Plan"])
+    top = (json.loads(found[0]) if isinstance(found[0], str) else found[0])[0]["Plan"]
+    return Plan(_nodes(top), top["Plan Rows"], top["Total Cost"])
 
 
 def _nodes(node: dict[str, Any]) -> Any:
     return node["Node Type"], node.get("Join Type"), [_nodes(below) for below in node.get("Plans", [])]
+
+
+def _words(kind: str, join: str | None, below: Sequence[Any]) -> str:
+    inside = f" ({', '.join(_words(*each) for each in below)})" if below else ""
+    return f"{kind}{f' {join}' if join else ''}{inside}"

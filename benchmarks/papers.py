@@ -30,10 +30,9 @@ from benchmarks.report import Row, machine, markdown, spread
 from benchmarks.subject import learn_and_sample
 from benchmarks.workloads import PROTOCOL, SYNTHESIZERS, Tables, available, bundle_of
 from privbench_core.evaluation.encode import encode_tables, value_codes
-from privbench_core.evaluation.generate import Recipe, generate_workload
 from privbench_core.evaluation.inputs import shuffled_reference
 from privbench_core.evaluation.marginals import column_subsets, mean_distances
-from privbench_core.evaluation.q_error import run_workload
+from privbench_core.evaluation.q_error import Recipe, generate_workload, run_workload
 from privbench_core.explain.comparison import compare_plans
 from privbench_core.explain.session import both_loaded
 from privbench_core.publishing.bundle import write_bundle

@@ -21,19 +21,17 @@ from benchmarks.report import machine, markdown, medians
 from benchmarks.workloads import SYNTHESIZERS, Tables, available, bundle_of
 from privbench_core.backends.registry import open_source
 from privbench_core.columns.registry import codec_for
-from privbench_core.evaluation.counting import (
-    CountingQuery,
-    CountingShape,
-    Predicate,
-    counting_errors,
-    counting_queries,
-)
 from privbench_core.evaluation.encode import EncodedTable, encode_tables
 from privbench_core.evaluation.joins import (
+    CountingQuery,
+    CountingShape,
     JoinValues,
     LinkedTables,
     Numbers,
+    Predicate,
     correlations,
+    counting_errors,
+    counting_queries,
     fanout_wasserstein,
     link_tables,
     ordered_values,
@@ -43,7 +41,6 @@ from privbench_core.schema.columns import Column, Values
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema
 from privbench_core.spec.model import Spec
-from privbench_core.validate.references import NO_PARENT
 from tests.helpers.row_figures import joint_tvd
 
 QUERIES = 2000
@@ -76,7 +73,7 @@ class Join:
         """The same rows with children allocated at random, by what the linking is called."""
         rng = np.random.default_rng(seed)
         fanout = rng.permutation(self.linked.fanout)
-        allocated = np.full(len(self.linked.links), NO_PARENT, np.int64)
+        allocated = np.full(len(self.linked.links), -1, np.int64)
         allocated[: int(fanout.sum())] = np.repeat(np.arange(len(fanout)), fanout)
         anyone = replace(self.linked, links=rng.permutation(allocated))
         return {

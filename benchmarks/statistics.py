@@ -31,7 +31,7 @@ from benchmarks.workloads import Case
 from privbench_core.backends.postgres import load_statistics
 from privbench_core.backends.postgres.temporary import PostgresServer, temporary_postgres
 from privbench_core.errors import PrivbenchError
-from privbench_core.evaluation.generate import Recipe, generate_workload
+from privbench_core.evaluation.q_error import Recipe, generate_workload
 from privbench_core.explain.plan import Explained
 from privbench_core.explain.session import as_postgres, explain_query, prepare
 from privbench_core.publishing.bundle import load_bundle, read_bundle, write_bundle

@@ -23,8 +23,7 @@ from benchmarks.measure import Runs
 from benchmarks.report import machine
 from benchmarks.workloads import Case, Tables, measure
 from privbench_core.errors import PrivbenchError
-from privbench_core.evaluation.generate import Recipe, generate_workload
-from privbench_core.evaluation.q_error import run_workload
+from privbench_core.evaluation.q_error import Recipe, generate_workload, run_workload
 from privbench_core.schema.columns import Column, ColumnType, Learn, Range
 from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved
 from privbench_core.schema.tables import Schema, Table

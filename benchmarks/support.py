@@ -236,8 +236,10 @@ no | Unique index that is partial or on an expression | left out, and named in t
 yes | Declared partitions | one table, with its partitions in the DDL
     integration/test_schemas_postgres::test_partitions_and_heirs_are_one_table_whose_rows_are_read_once
     integration/test_schemas_postgres::test_a_bundle_has_the_partitions_and_a_place_for_every_row
-in part | Tables that inherit from another one | read as rows of that one, without their own columns
+in part | Tables that inherit from another one | one table; in PostgreSQL in those whose CHECKs decide
     integration/test_schemas_postgres::test_partitions_and_heirs_are_one_table_whose_rows_are_read_once
+    integration/test_heirs_postgres::test_heirs_whose_checks_decide_are_kept_and_the_others_are_merged_and_named
+    integration/test_heirs_postgres::test_rows_go_to_the_first_heir_whose_checks_they_satisfy
 yes | Views, also materialised | comments in the draft; part of the DDL if the owner keeps them
     integration/test_schemas_postgres::test_views_are_comments_until_their_owner_keeps_them
 no | Triggers, functions, extensions, collations, exclusion constraints, row security | left out, and named in the draft

@@ -27,8 +27,7 @@ from benchmarks.stats import spec as stats_schema
 from benchmarks.strangers import draft_spec
 from benchmarks.strangers_data import STRANGERS
 from benchmarks.workloads import Tables, source_rows
-from privbench_core.evaluation.generate import Recipe, generate_workload
-from privbench_core.evaluation.q_error import run_workload
+from privbench_core.evaluation.q_error import Recipe, generate_workload, run_workload
 from privbench_core.spec.load import load_spec
 from privbench_core.spec.model import Spec
 from privbench_core.workload.engine import Engine, resolve

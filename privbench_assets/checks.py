@@ -17,8 +17,7 @@ import dagster as dg
 from privbench_assets.keys import identifier
 from privbench_core.errors import InternalError
 from privbench_core.pipeline.status import Status
-from privbench_core.publishing.figures import FidelityFigure
-from privbench_core.publishing.verdicts import judge_table
+from privbench_core.publishing.verdicts import FidelityFigure, judge_table
 from privbench_core.schema.tables import Schema
 from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.artifact import Artifact

@@ -15,7 +15,7 @@ from privbench_core.pipeline.record import Manifest
 from privbench_core.pipeline.runner import Made, Release
 from privbench_core.pipeline.workspace import bundle_folder
 from privbench_core.privacy.budget import Measure
-from privbench_core.publishing.figures import FidelityFigure
+from privbench_core.publishing.verdicts import FidelityFigure
 from privbench_core.schema.columns import Column
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact

@@ -99,6 +99,15 @@ class InternalError(PrivbenchError):
     """A bug of privbench; please report it."""
 
 
+def first_of(names: Sequence[str], most: int = 5, mark: str = ", ") -> str:
+    """Return the first ``most`` names, and how many there are besides.
+
+    >>> first_of(["a", "b", "c"]), first_of(["a", "b", "c"], 1)
+    ('a, b, c', 'a and 2 more')
+    """
+    return mark.join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return a hint for a misspelt name: the most similar known one, else all known ones.
 

@@ -20,6 +20,19 @@ SELECT id, status, placed_at, total FROM orders WHERE customer_id = $1 ORDER BY 
 -- weight: 60
 SELECT rating, title, written_at FROM review WHERE sku = $1 ORDER BY written_at DESC LIMIT $2;
 
+-- name: place an order
+-- weight: 15
+BEGIN;
+INSERT INTO orders (id, customer_id, billing_line, status, channel, placed_at, currency, goods, shipping, total)
+VALUES ($1, $2, $3, 'placed', $4, now(), $5, $6, $7, $8);
+INSERT INTO order_line (order_id, line, sku, quantity, unit_price, amount)
+VALUES ($1, $2, $3, $4, $5, $6), ($7, $8, $9, $10, $11, $12);
+COMMIT;
+
+-- name: ship
+-- weight: 12
+UPDATE orders SET status = 'shipped', shipped_at = now() WHERE id = $1 AND delivered_at IS NULL;
+
 -- name: to ship
 -- weight: 10
 SELECT o.id, o.placed_at, c.country FROM orders o JOIN customer c ON c.id = o.customer_id

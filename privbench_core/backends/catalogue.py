@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from privbench_core.schema.columns import ColumnType, EnumType, Generated, IdentitySequence
 from privbench_core.schema.constraints import Check, Index, Reference, without_implied
-from privbench_core.schema.partitions import Partitioning
+from privbench_core.schema.partitions import Heir, Partitioning
 from privbench_core.schema.tables import View
 from privbench_core.schema.types.registry import default_sql_type, parse_sql_type
 
@@ -88,7 +88,7 @@ class FoundTable:
         foreign_keys, unique, checks, comment, key_names: As the source declares them.
         indexes: Those that no constraint makes; None where the source has none at all.
         generated: Computed columns, each with the columns that it is computed from.
-        partitioned: As `Table` has it.
+        partitioned, heirs: As `Table` has them.
         notes: What had to be left out, and why.
         unreadable: Whether the login may not read its rows.
     """
@@ -106,6 +106,7 @@ class FoundTable:
     key_names: tuple[tuple[tuple[str, ...], str], ...] = ()
     generated: tuple[tuple[Generated, tuple[str, ...]], ...] = ()
     partitioned: Partitioning | None = None
+    heirs: tuple[Heir, ...] = ()
 
     def column(self, name: str) -> FoundColumn:
         """Return the column of that name, which must be there."""

@@ -6,12 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from privbench_core.errors import PublishError
+from privbench_core.errors import PublishError, first_of
 
 Files = Mapping[str, Sequence[Path]]
 """The Parquet files of a bundle by table, each table after those it refers to."""
-
-_SHOWN = 5  # names in a message
 
 
 @dataclass(frozen=True)
@@ -37,15 +35,10 @@ def refuse_tables(found: Sequence[str], of_bundle: Sequence[str], where: str) ->
     same = sorted(set(found) & set(of_bundle))
     if same:
         raise PublishError(
-            f"{where}: already has {_some(same)}; pass --replace to drop and reload them, or choose another target"
+            f"{where}: already has {first_of(same)}; pass --replace to drop and reload them, or choose another target"
         )
     if found:
         raise PublishError(
-            f"{where}: is not empty (it holds {_some(sorted(found))}); pass --replace to load beside what is there, or"
-            " choose another target"
+            f"{where}: is not empty (it holds {first_of(sorted(found))}); pass --replace to load beside what is there,"
+            " or choose another target"
         )
-
-
-def _some(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:_SHOWN])
-    return f"{shown} and {len(names) - _SHOWN} more" if len(names) > _SHOWN else shown

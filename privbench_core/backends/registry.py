@@ -8,12 +8,11 @@ from pathlib import Path
 from privbench_core.backends.base import Source
 from privbench_core.backends.catalogue import Catalogue
 from privbench_core.backends.spark import pyspark_needed
-from privbench_core.errors import SourceError
+from privbench_core.errors import SourceError, first_of
 from privbench_core.spec.location import check_spark_url, expand, home, is_spark_url, is_url
 from privbench_core.spec.model import Spec
 
 _SQLITE = b"SQLite format 3\0"
-_NAMED = 3  # tables in a message
 
 
 def read_catalogue(source: str, schemas: tuple[str, ...] = ()) -> Catalogue:
@@ -37,10 +36,9 @@ def read_catalogue(source: str, schemas: tuple[str, ...] = ()) -> Catalogue:
         raise SourceError(f"source: no table in {catalogue.name}; check the path, the schema and your rights")
     unreadable = [table.name for table in catalogue.tables if table.unreadable]
     if len(unreadable) == len(catalogue.tables):
-        others = " and others" if len(unreadable) > _NAMED else ""
         raise SourceError(
             f"source: {catalogue.name} has tables, but the login may read none of them; grant it SELECT on"
-            f" {', '.join(unreadable[:_NAMED])}{others}"
+            f" {first_of(unreadable)}"
         )
     return catalogue
 

@@ -5,7 +5,7 @@ wide enough to hold common values and narrow enough that no value is absurd.
 
 A value that too few units share to be named is made up. How many there are, how many rows have each, and how long they
 are was measured; their form follows from the values that were named, character by character: a digit stands
-for a digit, a capital for a capital. Nothing of a value that was not named is known here.
+for a digit, a capital vowel for a capital vowel. Nothing of a value that was not named is known here.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from string import ascii_lowercase, ascii_uppercase, digits
+from string import ascii_lowercase, digits
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +26,10 @@ from privbench_core.schema.columns import Column, Scalar
 from privbench_core.stored import Storable
 from privbench_core.tuning import TUNING
 
+_VOWELS = "aeiou"
+_CONSONANTS = "".join(letter for letter in ascii_lowercase if letter not in _VOWELS)
+_ALIKE = (digits, _VOWELS, _CONSONANTS, _VOWELS.upper(), _CONSONANTS.upper())
+"""Characters that stand for each other: made-up words can be pronounced as well as those that they imitate."""
 _NUMBERS = {
     "age": (0, 100),
     "year|yr": (1950, 2030),
@@ -126,8 +130,8 @@ def _texts(lengths: NDArray[np.int64], imitated: Sequence[str], rng: np.random.G
         characters = forms[rng.integers(0, len(near), len(rows))]
         # What all have in common stays, as DX in DX250, if that is no accident and leaves enough different values.
         common = (forms == forms[0]).all(axis=0) & (off.min() == 0 and 10.0 ** (1 - len(near)) < TUNING.clear)
-        common &= 10.0 ** int((~common).sum()) > len(near) + len(rows)
-        for letters in (digits, ascii_uppercase, ascii_lowercase):
+        common &= float(len(_VOWELS)) ** int((~common).sum()) > len(near) + len(rows)
+        for letters in _ALIKE:
             codes = np.array([*map(ord, letters)], np.uint32)
             same = np.isin(characters, codes) & ~common
             characters[same] = codes[rng.integers(0, len(codes), int(same.sum()))]

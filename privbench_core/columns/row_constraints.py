@@ -27,6 +27,7 @@ from privbench_core.schema.row_constraints import (
     Formula,
     InOrder,
     MissingTogether,
+    MissingWhere,
     PartOfDate,
     RowConstraint,
     SameValue,
@@ -48,6 +49,8 @@ NOT_APPLICABLE, VIOLATED, SATISFIED = range(3)
 VERDICTS = SATISFIED + 1
 """Number of codes of whether a row keeps a constraint."""
 
+LISTS = (ColumnType.CATEGORY, ColumnType.TEXT, ColumnType.BOOLEAN)
+"""Types of lists of which a constraint may name values."""
 FIRST_DAY, LAST_DAY = DateType().extent
 """Days from 1970-01-01 to the first one of the year 1, and to the last one of the year 9999."""
 LARGEST_REAL, RELATIVE_ERROR = (float(f"1e{digits}") for digits in (70, -9))
@@ -84,6 +87,10 @@ def verdicts(table: Table, constraint: RowConstraint, values: Mapping[str, pa.Ch
         missing = np.stack([is_missing(values[each]) for each in constraint.columns])
         judged = np.where(missing.all(axis=0), SATISFIED, VIOLATED)
         return np.where(missing.any(axis=0), judged, NOT_APPLICABLE).astype(np.uint8)
+    if isinstance(constraint, MissingWhere):
+        wanted, unknown = missing_where(constraint, values[constraint.of])
+        kept = is_missing(values[constraint.column]) == wanted
+        return np.where(unknown, NOT_APPLICABLE, np.where(kept, SATISFIED, VIOLATED)).astype(np.uint8)
     kept, unknown = _kept(table, constraint, values)
     null = is_missing(values[constraint.columns[0]])
     return np.where(null | unknown, NOT_APPLICABLE, np.where(kept, SATISFIED, VIOLATED)).astype(np.uint8)
@@ -142,6 +149,13 @@ def moved(table: Table, constraint: PartOfDate, values: Mapping[str, Values]) ->
     return Grid.of(of).array(np.clip(dates.astype(np.int64) + steps * unit, low, high), null)
 
 
+def missing_where(constraint: MissingWhere, values: Values) -> tuple[Mask, Mask]:
+    """Return where a column has to be NULL by the values of a list, and where these are missing; shapes (rows,)."""
+    texts = values.cast(pa.string())
+    among = pc.is_in(texts, value_set=pa.array(constraint.values, pa.string()))
+    return np.asarray(among.to_numpy(zero_copy_only=False), dtype=bool) == constraint.null, is_missing(texts)
+
+
 def can_be_part(column: Column, of: Column) -> bool:
     """Return whether a column may be a part of another one: a number without digits after the point, of a date."""
     return column.type.logical.numeric and not column.scale and of.type.logical.calendar
@@ -166,6 +180,8 @@ def can_hold(constraint: RowConstraint, columns: Sequence[Column]) -> bool:
         )
     if isinstance(constraint, Formula):
         return all(map(can_be_computed, columns))
+    if isinstance(constraint, MissingWhere):
+        return columns[0].nullable and columns[1].type in LISTS
     return isinstance(constraint, MissingTogether) or can_be_equal(*columns)
 
 
@@ -235,8 +251,8 @@ _PARTS = {
 def declared_constraints(table: Table) -> tuple[RowConstraint, ...]:
     """Return the constraints between attributes of a table that its checks state.
 
-    They are ``a = b``, ``a <= b``, ``a = b + c``, ``a = round(b * c, 2)``, ``a = extract(year from b)``, and
-    ``(a IS NULL) = (b IS NULL)``, each by itself or joined by AND.
+    They are ``a = b``, ``a <= b``, ``a = b + c``, ``a = round(b * c, 2)``, ``a = extract(year from b)``,
+    ``(a IS NULL) = (b IS NULL)`` and ``(a IS NOT NULL) = (b = 'x')``, each by itself or joined by AND.
     """
     plain = {column.name: column for column in table.attributes if column.relative is None}
     trees = (parse_check(check.expression) for check in table.checks)
@@ -274,17 +290,46 @@ def _stated(table: Table, tree: Expr) -> Iterator[RowConstraint]:
         return
     left, right = tree.left.unnest(), tree.right.unnest()
     if isinstance(tree, exp.EQ):
-        if all(isinstance(side, exp.Is) and isinstance(side.expression, exp.Null) for side in (left, right)):
-            if names := [name for side in (left, right) for name in _columns(side.this)]:
-                yield MissingTogether(tuple(names))
+        tests = [test for side in (left, right) if (test := _null_test(side)) is not None]
+        if len(tests) == len((left, right)):
+            if len({null for _, null in tests}) == 1:
+                yield MissingTogether(tuple(name for name, _ in tests))
             return
         for side, other in ((left, right), (right, left)):
+            if test := _null_test(side):
+                yield from _missing_where(test[0], other, null=test[1])
             for name in _columns(side):
                 yield from _computed(table, name, other)
                 return
     elif len(names := [*_columns(left), *_columns(right)]) == len((left, right)):
         first, last = names if isinstance(tree, exp.LTE) else names[::-1]
         yield InOrder(first, last)
+
+
+def _null_test(tree: Expr) -> tuple[str, bool] | None:
+    """Return the column that a condition tests for NULL, and whether it holds there; None of other conditions."""
+    from sqlglot import exp
+
+    bare, negated = (_bare(tree.this), True) if isinstance(tree, exp.Not) else (tree, False)
+    if not isinstance(bare, exp.Is) or not isinstance(bare.expression, exp.Null):
+        return None
+    return next(((name, negated == bool(bare.args.get("negate"))) for name in _columns(bare.this)), None)
+
+
+def _missing_where(column: str, other: Expr, *, null: bool) -> Iterator[MissingWhere]:
+    """Yield the constraint that a column is NULL, or is not, where another one has some values."""
+    from sqlglot import exp
+
+    if isinstance(other, exp.EQ):
+        of, values = other.left, [other.right]
+    elif isinstance(other, exp.In):
+        of, values = other.this, other.expressions
+    else:
+        return
+    texts = tuple(str(_bare(each).this) for each in values if _bare(each).is_string)
+    if texts and len(texts) == len(values):
+        for listed in _columns(of):
+            yield MissingWhere(column, listed, texts, null)
 
 
 def _computed(table: Table, name: str, tree: Expr) -> Iterator[RowConstraint]:

@@ -106,22 +106,20 @@ def distribute(
     if groups is None:
         rng.shuffle(pool)
         return pool
-    n, size = len(groups), int(groups.max(initial=0)) + 1
     result = np.empty_like(pool)
-    if n.bit_length() + size.bit_length() + RANDOM_BITS <= np.iinfo(np.uint64).bits:
-        result[_mixed(groups, size, rng)] = pool
-    else:
-        rows = rng.permutation(n)
-        result[rows[stable_order(groups[rows])]] = pool
+    result[mixed_order(groups, rng)] = pool
     return result
 
 
-def _mixed(groups: NDArray[np.integer], size: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Return the row numbers that sort ``groups``, rows of equal group in random order; shape (n,).
+def mixed_order(groups: NDArray[np.integer], rng: np.random.Generator) -> NDArray[np.int64]:
+    """Return the row numbers that sort ``groups``, from 0, rows of equal group in random order; shape (n,).
 
     One sort of numbers that begin with the group and end with the row takes half as long as a permutation does.
     """
-    place, group = len(groups).bit_length(), size.bit_length()
+    place, group = len(groups).bit_length(), (int(groups.max(initial=0)) + 1).bit_length()
+    if place + group + RANDOM_BITS > np.iinfo(np.uint64).bits:
+        order = rng.permutation(len(groups))
+        return np.asarray(order[stable_order(groups[order])])
     keys = rng.integers(np.iinfo(np.uint64).max, size=len(groups), dtype=np.uint64, endpoint=True)
     rows = np.arange(min(BLOCK_ROWS, len(groups)), dtype=np.uint64)
     for start in range(0, len(groups), BLOCK_ROWS):

@@ -6,6 +6,7 @@ tables, each query, and limited run times.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from textwrap import shorten
 from typing import Any
@@ -228,19 +229,24 @@ def _show_check(found: CheckResult) -> None:
             if problem not in remark:
                 say(f"  # {problem}")
     failed = sum(bool(problems) for _, problems, _, _ in cases)
+    for remark in _remarks(found):
+        say(f"# {remark}")
+    say(f"# Results: {len(cases) - failed} passed{f', {failed} failed' if failed else ''}")
+
+
+def _remarks(found: CheckResult) -> Iterator[str]:
     for missed in found.missed.values():
-        say(f"# Threshold missed: {missed}")
+        yield f"Threshold missed: {missed}"
     if listed := ", ".join(table.name for table in found.tables if table.never_vacuumed):
-        say(
-            f"# Never vacuumed, so that index-only scans seem expensive: {listed}. Run VACUUM ANALYZE before the check."
-        )
+        yield f"Never vacuumed, so that index-only scans seem expensive: {listed}. Run VACUUM ANALYZE before the check."
+    if len({query.weight for query in found.queries}) > 1:
+        yield "Figures over all queries count each query as often as the workload calls it."
     if (ratio := found.figures["time_ratio"]) is not None:
-        say(f"# Run times: {ratio:.2f} times those of the baseline in the median")
+        yield f"Run times: {ratio:.2f} times those of the baseline in the median"
     if found.baseline is not None:
-        say(f"# PostgreSQL {found.server}; baseline: PostgreSQL {found.baseline.server}")
+        yield f"PostgreSQL {found.server}; baseline: PostgreSQL {found.baseline.server}"
         if found.baseline.bundle != found.as_baseline().bundle:
-            say("# The baseline is that of another bundle.")
+            yield "The baseline is that of another bundle."
         gone = found.baseline.queries.keys() - {query.name for query in found.queries}
         if gone:
-            say(f"# Only in the baseline: {', '.join(sorted(gone))}")
-    say(f"# Results: {len(cases) - failed} passed{f', {failed} failed' if failed else ''}")
+            yield f"Only in the baseline: {', '.join(sorted(gone))}"

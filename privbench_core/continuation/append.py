@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 
 from privbench_core.backends.postgres.ddl import (
     counter_statements,
+    move_to_heirs,
     name_list,
     qualified,
     quote_identifier,
@@ -104,6 +105,8 @@ def _append_to_file(bundle: Bundle, file: Path, days: int, after: int | None, se
         appended = _described(window)
         counters = [f"-- {line}" for line in counter_statements(bundle.schema)]
         then = ["-- In PostgreSQL, let the numbering of new rows go on:", *counters] if counters else []
+        moves = [f"-- {line}" for line in move_to_heirs(bundle.schema)]
+        then += ["-- In PostgreSQL, move new rows to the tables that inherit:", *moves] if moves else []
         mark = _MARK.format(
             number=window.number, days=days, seed=seed, bundle=name, first=appended.first, last=appended.last
         )
@@ -242,7 +245,8 @@ def _postgres(target: str) -> Iterator[_Database]:
                 return there.connection.execute(query.encode()).fetchone()
 
         def insert(bundle: Bundle, window: Window) -> None:
-            statements = [*insert_statements(bundle.schema, window), *counter_statements(bundle.schema)]
+            rows = insert_statements(bundle.schema, window)
+            statements = [*rows, *move_to_heirs(bundle.schema), *counter_statements(bundle.schema)]
             for first in range(0, len(statements), _AT_ONCE):
                 there.connection.execute("\n".join(statements[first : first + _AT_ONCE]).encode())
 

@@ -20,13 +20,12 @@ from privbench_core.columns.row_constraints import NOT_APPLICABLE, VIOLATED, ver
 from privbench_core.errors import PublishError
 from privbench_core.guards import SAMPLE_ROWS
 from privbench_core.publishing.bundle import Bundle
-from privbench_core.sampling.keys import common_numbers
+from privbench_core.sampling.keys import common_numbers, parent_rows
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.row_constraints import DatePart, PartOfDate
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.schema.types.durations import DAY
-from privbench_core.validate.references import parent_rows
 
 Ints = NDArray[np.int64]
 

@@ -30,7 +30,7 @@ from privbench_core.draft.units import (
     why_unit,
     without_tables,
 )
-from privbench_core.errors import SpecError, did_you_mean
+from privbench_core.errors import SpecError, did_you_mean, first_of
 from privbench_core.spec import forms
 from privbench_core.spec.fields import UNDECIDED
 from privbench_core.spec.location import PASSWORD, absolute, expand, is_spark_url, is_url, without_password
@@ -196,8 +196,7 @@ def _others(catalogue: Catalogue) -> Iterator[str]:
     kinds = {kind: [name for other, name in catalogue.others if other == kind] for kind, _ in catalogue.others}
     listed = []
     for kind, names in kinds.items():
-        shown = [*names[:5], *([f"{len(names) - 5} more"] if names[5:] else [])]
-        listed.append(f"{len(names)} {kind}{'s'[: len(names) > 1]} ({', '.join(shown)})")
+        listed.append(f"{len(names)} {kind}{'s'[: len(names) > 1]} ({first_of(names)})")
     if listed:
         yield f"{NOT_CARRIED_OVER}{'; '.join(listed)}"
 

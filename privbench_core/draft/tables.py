@@ -19,6 +19,7 @@ from privbench_core.draft.units import Role, Roles
 from privbench_core.schema.checks import columns_of, enforceable_check, parse_check
 from privbench_core.schema.columns import ColumnType, Values
 from privbench_core.spec import forms
+from privbench_core.spec.dump import dump_heir
 from privbench_core.spec.fields import UNDECIDED, one_or_list
 from privbench_core.spec.yaml_io import flow_yaml
 
@@ -77,12 +78,14 @@ def draft_table(
         yield from related_lines(replace(table, primary_key=guess))
     # By default there is one per foreign key, which the source may lack.
     lacking = "[]" if table.indexes is not None and keys else ""
-    yield from _section("indexes", list(_indexes(table, kept.union(column.name for column in generated))), lacking)
+    stored = kept.union(column.name for column in generated)
+    yield from _section("indexes", list(_indexes(table, stored)), lacking)
     usable = replace(table, primary_key=guess, foreign_keys=tuple(keys))
     columns = list(draft_columns(table, usable, catalogue, roles or {}, samples, outside))
     yield from map(
         one_line, _partitioned(table, kept, public=public, bounded=any(FROM_PARTITIONS in c for c in columns))
     )
+    yield from map(one_line, _heirs(table, usable, catalogue, stored))
     if generated:
         yield "    generated:"
         yield from (
@@ -215,6 +218,36 @@ def _partitioned(table: FoundTable, kept: set[str], *, public: bool, bounded: bo
     nullable = column.nullable and column.name not in table.primary_key
     for rest in () if public else found.missing_partitions(own_name(table.name), domain, kind, nullable=nullable):
         yield f"        - {flow_yaml(forms.PARTITION.write(rest))} # for synthetic rows outside the rest"
+
+
+def _heirs(table: FoundTable, usable: FoundTable, catalogue: Catalogue, kept: Collection[str]) -> Iterator[str]:
+    """Yield the tables that inherit from one, with those of their keys and indexes that its entry in the spec allows.
+
+    Args:
+        table: The table.
+        usable: With the keys that its entry has.
+        catalogue: All tables.
+        kept: Its columns in the spec.
+    """
+    referring = [key for each in catalogue.tables for key in each.foreign_keys if key.parent == table.name]
+    if table.heirs and referring:
+        names, key = (", ".join(each) for each in ([heir.name for heir in table.heirs], referring[0].columns))
+        why = f"their rows are here, because ({key}) refers to it"
+        yield f"    # left out: the tables {names}, which inherit from it: {why}"
+        return
+    groups, foreign = {usable.primary_key, *table.unique}, {key.columns for key in usable.foreign_keys}
+    lines = []
+    for heir in table.heirs:
+        found = replace(
+            heir,
+            keys=tuple(key for key in heir.keys if key[0] in groups and set(key[0]) <= set(kept)),
+            foreign_keys=tuple(key for key in heir.foreign_keys if key.columns in foreign),
+            indexes=tuple(index for index in heir.indexes if set(index.columns) <= set(kept)),
+        )
+        lines.append(f"      - {flow_yaml(dump_heir(found))}")
+        if found != heir:
+            lines.append(f"      # left out: keys or indexes of {heir.name}, on columns or keys that are not here")
+    yield from _section("heirs", lines)
 
 
 def _without(name: str, missing: Iterable[str]) -> str:

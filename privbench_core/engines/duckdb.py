@@ -18,12 +18,12 @@ from privbench_core.backends.duckdb.connections import waited, waited_ahead
 from privbench_core.engines.sql.search import Search
 from privbench_core.engines.stored import LoadedRows, Passing, numbered, stored_type
 from privbench_core.errors import SourceError
+from privbench_core.guards import BLOCK_ROWS
 from privbench_core.locks import exclusive, lock_of
 from privbench_core.schema.tables import Table
 from privbench_core.workers import ahead
 
 _MEMORY = "512MB"  # what does not fit goes to the temporary file; so 12 million rows take a gigabyte in all
-_ROWS = 1 << 15  # of a part: the parts of what is inserted are what DuckDB's threads share
 _TYPES = {"int64": "BIGINT", "double": "DOUBLE", "bool": "BOOLEAN", "string": "VARCHAR", "binary": "BLOB"}
 _DECIMAL = "DECIMAL(38, 0)"
 T = TypeVar("T")
@@ -107,7 +107,7 @@ class DuckDBDatabase:
     def _with(self, rows: pa.Table, statement: str) -> None:
         """Run a statement that reads these rows as privbench_rows."""
         with self._clear_errors():
-            parts = rows.to_batches(max_chunksize=_ROWS)
+            parts = rows.to_batches(max_chunksize=BLOCK_ROWS)  # which DuckDB's threads share
             self._connection.register("privbench_rows", pa.Table.from_batches(parts, rows.schema))
             self._execute(statement)
             self._connection.unregister("privbench_rows")

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from privbench_core.arrays import Array, Numbers, dense
 from privbench_core.errors import InternalError
-from privbench_core.guards import MAX_PARTS, RARE_RATE, SMOOTHING, TINY, TOLERANCE
+from privbench_core.guards import FEW, MAX_PARTS, SMOOTHING, TINY, TOLERANCE
 from privbench_core.tuning import TUNING
 
 Number = TypeVar("Number", np.int64, np.float64)
@@ -150,7 +150,7 @@ class Ends:
             inside = self.groups[: len(self.places)]
             numbers, held = np.unique(inside), weights[: len(self.places)]
             middle = np.bincount(inside, held * self.places)[numbers] / np.bincount(inside, held)[numbers]
-            logs = np.log(np.maximum(rates[numbers], RARE_RATE * float(rates.max())) + TINY)
+            logs = np.log(np.maximum(rates[numbers], FEW * float(rates.max())) + TINY)
             steps = np.diff(logs)
             reach = np.maximum(np.append(np.abs(steps), 0.0), np.append(0.0, np.abs(steps)))[inside]
             change = np.zeros(len(inside))

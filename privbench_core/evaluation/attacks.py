@@ -42,8 +42,8 @@ from numpy.typing import NDArray
 from privbench_core.evaluation.encode import EncodedTable, encode_tables
 from privbench_core.evaluation.joins import chain_links
 from privbench_core.evaluation.marginals import Figures, column_subsets
+from privbench_core.sampling.keys import parent_rows
 from privbench_core.schema.tables import Schema
-from privbench_core.validate.references import NO_PARENT, parent_rows
 
 RunOnRows = Callable[[Mapping[str, pa.Table]], Mapping[str, pa.Table]]
 """Private and public rows -> synthetic rows, by the plan of the evaluated bundle; nothing is released."""
@@ -80,7 +80,7 @@ class Rehearsal:
 
     @cached_property
     def units(self) -> dict[str, NDArray[np.int64]]:
-        """The unit of each row of each private table, as a row of the unit's table, or `NO_PARENT`."""
+        """The unit of each row of each private table, as a row of the unit's table, or -1."""
         paths = {table.name: self.schema.ownership_path(table.name) for table in self.schema.private_tables}
         everyone = np.arange(self.tables[self.schema.unit].num_rows)
         return {name: chain_links(path, self.tables) if path else everyone for name, path in paths.items()}
@@ -113,7 +113,7 @@ def restrict_to_units(
             if schema.table(key.parent).public or not key.cascades:
                 continue
             rows = parent_rows(tables[key.parent], tables[table.name], key)
-            stays &= np.where(rows == NO_PARENT, True, keep[key.parent][np.maximum(rows, 0)])
+            stays &= np.where(rows < 0, True, keep[key.parent][np.maximum(rows, 0)])
     return {name: rows.filter(pa.array(keep[name])) for name, rows in tables.items()}
 
 
@@ -133,7 +133,7 @@ def run_attacks(rehearsal: Rehearsal, rng: np.random.Generator) -> list[Figures]
         table = max(below, key=lambda name: below[name])
         # Of the rows of a unit, a random one; NaN for units without any.
         scores, of = np.full(rehearsal.tables[schema.unit].num_rows, np.nan), rehearsal.units[table]
-        mixed = rng.permutation(np.flatnonzero(of != NO_PARENT))
+        mixed = rng.permutation(np.flatnonzero(of >= 0))
         scores[of[mixed]] = densities[table][mixed]
         has_rows = np.isfinite(scores[pool])
         found.append((f"marginals, one row of {table}", scores[pool][has_rows], member[has_rows]))
@@ -178,7 +178,7 @@ def _of_units(rehearsal: Rehearsal, densities: dict[str, NDArray[np.float64]]) -
     units = rehearsal.tables[rehearsal.schema.unit].num_rows
     score = np.zeros(units)
     for table, rows in densities.items():
-        owned = rehearsal.units[table] != NO_PARENT
+        owned = rehearsal.units[table] >= 0
         of = rehearsal.units[table][owned]
         score += np.bincount(of, rows[owned], units) / np.maximum(np.bincount(of, minlength=units), 1)
     return np.asarray(score[rehearsal.pool])

@@ -16,9 +16,9 @@ from typing import Any
 import sqlglot
 
 from privbench_core.evaluation.evaluation import INTERNAL
-from privbench_core.evaluation.generate import Recipe, generate_workload
 from privbench_core.evaluation.inputs import BundleSummary, read_bundle_and_source
 from privbench_core.evaluation.marginals import SEED
+from privbench_core.evaluation.q_error import Recipe, generate_workload
 from privbench_core.explain.comparison import (
     DEFAULTS,
     PlanComparison,
@@ -32,7 +32,7 @@ from privbench_core.explain.session import both_loaded, prepare
 from privbench_core.files import file_name
 from privbench_core.publishing.bundle import Bundle, read_bundle
 from privbench_core.spec.model import Spec
-from privbench_core.workload.parameters import PLACEHOLDERS
+from privbench_core.workload.engine import PLACEHOLDERS
 from privbench_core.workload.statements import Workload, read_workload
 
 
@@ -125,7 +125,7 @@ def _as_written(spec: Spec, bundle: Bundle, bound: Workload) -> Workload:
         return bound
     written, (of_file,) = read_workload(spec.workload), noted.values()
     left_out = {each["query"] for each in of_file["left_out"]}
-    kept = [each for number, each in enumerate(written.statements, 1) if number not in left_out]
+    kept = [each for number, each in enumerate(written.statements, 1) if number not in left_out and not each.writes]
     if len(kept) != len(bound.statements):
         return bound
     statements = []

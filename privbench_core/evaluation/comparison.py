@@ -15,13 +15,13 @@ import numpy as np
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from privbench_core.evaluation.counting import counting_figures
 from privbench_core.evaluation.encode import value_codes
 from privbench_core.evaluation.inputs import DatabasePair
 from privbench_core.evaluation.joins import (
     LinkedTables,
     chains,
     correlations,
+    counting_figures,
     fanout_wasserstein,
     junctions,
     link_junction,
@@ -44,8 +44,7 @@ from privbench_core.evaluation.marginals import (
     mean_distances,
     subset_distances,
 )
-from privbench_core.publishing.figures import ONE_WAY, TWO_WAY, FidelityFigure
-from privbench_core.publishing.verdicts import Verdict, judge_figures
+from privbench_core.publishing.verdicts import ONE_WAY, TWO_WAY, FidelityFigure, Verdict, judge_figures
 from privbench_core.schema.columns import Pattern
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Table

@@ -7,14 +7,13 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from privbench_core.errors import SourceError
+from privbench_core.errors import SourceError, first_of
 from privbench_core.evaluation.attacks import RunOnRows
 from privbench_core.evaluation.comparison import Comparison, compare
-from privbench_core.evaluation.generate import QUERY_SECONDS, Recipe, generate_workload
 from privbench_core.evaluation.inputs import BundleAndSource, read_bundle_and_source, shuffled_reference
-from privbench_core.evaluation.marginals import FULL, SEED, Figures, Scope
+from privbench_core.evaluation.marginals import SEED, Figures
 from privbench_core.evaluation.privacy_figures import privacy_figures
-from privbench_core.evaluation.q_error import WorkloadResult, run_workload
+from privbench_core.evaluation.q_error import QUERY_SECONDS, Recipe, WorkloadResult, generate_workload, run_workload
 from privbench_core.explain.comparison import compare_plans
 from privbench_core.explain.session import both_loaded
 from privbench_core.publishing.verdicts import MEANINGS, Grade, Verdict, worst_first
@@ -88,13 +87,11 @@ def evaluate_bundle(
     workload: Path | None = None,
     run_time: bool | str = False,
     rehearse: RunOnRows | None = None,
-    scope: Scope = FULL,
 ) -> Evaluation:
     """Compare ``bundle`` with the source of ``spec``. All figures are internal: they are about private rows.
 
     Arguments and errors are those of `privbench_core.evaluate`. A SAM workload (``.json``) is read, too, on a database
     of one table. ``rehearse`` is the synthesizer at the bundle's budget, to attack it (`pipeline.rehearsal`), or None.
-    ``scope`` says how much of the data to use.
     """
     queries = _read_queries(workload, spec.schema) if workload else None
     inputs = read_bundle_and_source(spec, bundle)
@@ -109,7 +106,7 @@ def evaluate_bundle(
             times = compare_plans(spec.schema, databases, queries).to_dict()
     answers = _q_errors(queries, inputs, engine) if queries is not None else None
     private = privacy_figures(inputs, rehearse)
-    return Evaluation(inputs, compare(pair, scope), private, answers, times, spec.fidelity)
+    return Evaluation(inputs, compare(pair), private, answers, times, spec.fidelity)
 
 
 def _q_errors(queries: Workload, inputs: BundleAndSource, engine: Engine) -> WorkloadResult:
@@ -144,8 +141,7 @@ def judge(verdicts: Iterable[Verdict]) -> OverallVerdict:
     worst = next((v.grade for v in ordered if v.grade is not None), Grade.CLOSE)
     graded = [v for v in ordered if v.grade is not None]
     theirs = [v.subject for v in graded if v.grade is worst]
-    more = f" and {len(theirs) - 5} more" if theirs[5:] else ""
-    who = "everything" if len(theirs) == len(graded) else f"{', '.join(theirs[:5])}{more}"
+    who = "everything" if len(theirs) == len(graded) else first_of(theirs)
     return OverallVerdict(worst, f"{worst.capitalize()}: {who}. {MEANINGS[worst]}", ordered)
 
 

@@ -19,8 +19,8 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from privbench_core.evaluation.counting import satisfying
 from privbench_core.evaluation.encode import EncodedTable
+from privbench_core.evaluation.joins import satisfying
 from privbench_core.marginals.spn import split_by_attribute
 from privbench_core.privacy.split_rules import ByValue
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from privbench_core.backends.integrity import check_rows
 from privbench_core.backends.registry import open_source
-from privbench_core.errors import PublishError
+from privbench_core.errors import PublishError, first_of
 from privbench_core.evaluation.encode import EncodedTable, encode_tables
 from privbench_core.evaluation.joins import LinkedTables, link_tables
 from privbench_core.publishing.bundle import Bundle, is_bundle, read_bundle
@@ -152,8 +152,7 @@ def _same_schema(schema: Schema, bundle: Bundle) -> None:
             elif there != here:
                 found.append(f"{table.name}.{column.name} is {there} in the bundle and {here} in the spec")
     if found:
-        more = f" (and {len(found) - 3} more)" if len(found) > 3 else ""  # noqa: PLR2004 - three are named
         raise PublishError(
             f"{bundle.path}: was made from another schema ({bundle.manifest['database']}):"
-            f" {'; '.join(found[:3])}{more}; use the spec it was made from"
+            f" {first_of(found, 3, '; ')}; use the spec it was made from"
         )

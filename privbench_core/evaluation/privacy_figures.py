@@ -31,10 +31,10 @@ from privbench_core.evaluation.attacks import (
 from privbench_core.evaluation.encode import EncodedTable
 from privbench_core.evaluation.inputs import BundleAndSource, DatabasePair
 from privbench_core.evaluation.marginals import SEED, Figures
+from privbench_core.sampling.keys import parent_rows
 from privbench_core.schema.columns import Column, Learn, Pattern
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
-from privbench_core.validate.references import NO_PARENT, parent_rows
 
 _NEIGHBOURS = 10
 _WORDS = re.compile(r"[^\s\"'`,;()|]+")
@@ -182,7 +182,7 @@ def _by_key(
         return []
     same = ForeignKey(table.name, table.primary_key, table.name, table.primary_key)
     links = parent_rows(rows[0], rows[1], same)
-    mine = rng.permutation(np.flatnonzero(links != NO_PARENT))[:REFERENCE]
+    mine = rng.permutation(np.flatnonzero(links >= 0))[:REFERENCE]
     if len(mine) < 30:  # noqa: PLR2004 - fewer show nothing
         return []
     made, in_order = encoded[1].codes[mine], pc.sort_indices(rows[0][table.primary_key[0]]).to_numpy()

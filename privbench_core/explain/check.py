@@ -1,8 +1,8 @@
 """Check a database that holds a bundle: its row counts, and the plan and run time of each query of a workload.
 
 The reference is a baseline: an earlier check, in a file, or the bundle itself in an embedded PostgreSQL. Shares and
-the median ratio of run times are limited over all queries; costs and estimated rows for each query. What got faster or
-cheaper passes.
+the median ratio of run times are limited over all queries, each as often as it is called; costs and estimated rows for
+each query. What got faster or cheaper passes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from math import isclose
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import psycopg
@@ -29,6 +28,8 @@ from privbench_core.explain.comparison import (
     missed_thresholds,
     ratio,
     read_thresholds,
+    share_of,
+    summary_of,
 )
 from privbench_core.explain.explanation import queries_of
 from privbench_core.explain.plan import Explained, Join, QueryPlan, Scan, name_flips
@@ -100,6 +101,7 @@ class CheckedQuery:
         now: Its plan, with the median of its run times; None if it failed.
         failed: Why it failed, or "".
         before: Its plan in the baseline, if that has one.
+        weight: Its number of calls, relative to those of others.
     """
 
     name: str
@@ -107,6 +109,7 @@ class CheckedQuery:
     now: Explained | None
     failed: str
     before: Explained | None
+    weight: int = 1
 
     @cached_property
     def flips(self) -> tuple[str, ...]:
@@ -173,19 +176,21 @@ class CheckResult:
 
     @cached_property
     def figures(self) -> dict[str, float | None]:
-        """The figures over all queries that thresholds limit; None where nothing was measured."""
-        same = [not query.flips for query in self.queries if query.before and query.now]
+        """The figures over all calls that thresholds limit; None where nothing was measured."""
+        both = [query for query in self.queries if query.before and query.now]
         times = [
-            max(now, 1.0) / max(before, 1.0)  # run times below 1 ms differ by noise alone
+            (max(now, 1.0) / max(before, 1.0), query.weight)  # run times below 1 ms differ by noise alone
             for query in self.queries
             if query.before and query.now
             for before, now in [(query.before.milliseconds, query.now.milliseconds)]
             if before is not None and now is not None
         ]
+        summary = summary_of([time for time, _ in times], [weight for _, weight in times])
+        answered = [query.now is not None for query in self.queries]
         return {
-            "answered": sum(query.now is not None for query in self.queries) / len(self.queries),
-            "same_plan": sum(same) / len(same) if same else None,
-            "time_ratio": median(times) if times else None,
+            "answered": share_of(answered, [query.weight for query in self.queries]),
+            "same_plan": share_of([not query.flips for query in both], [query.weight for query in both]),
+            "time_ratio": summary["median"] if summary else None,
         }
 
     @cached_property
@@ -217,6 +222,7 @@ class CheckResult:
                 {
                     "name": query.name,
                     "sql": query.sql,
+                    "weight": query.weight,
                     "problems": self.problems[query.name],
                     "failed": query.failed or None,
                     "flips": list(query.flips),
@@ -280,9 +286,9 @@ def check(
             ran = {name: each for name, each in zip(names, found, strict=True) if isinstance(each, Explained)}
             before = Baseline(ran, server_version(there), _digest(opened))
     old, compared = before.queries if before else {}, []
-    for name, statement, each in zip(names, queries.statements, now, strict=True):
+    for name, statement, each, weight in zip(names, queries.statements, now, queries.weights, strict=True):
         answered, failed = (each, "") if isinstance(each, Explained) else (None, str(each))
-        compared.append(CheckedQuery(name, statement.sql, answered, failed, old.get(name)))
+        compared.append(CheckedQuery(name, statement.sql, answered, failed, old.get(name), weight))
     return CheckResult(opened, version, tables, tuple(compared), before, limits)
 
 

@@ -6,7 +6,8 @@ second time: the difference of its two medians is the noise of the machine, belo
 
 Figures may be limited, in a YAML file such as ``{same_plan: 0.95, time_ratio: 1.2}``. Shares must reach their limit,
 ratios (the larger figure divided by the smaller, 1 where they are equal) must not pass it; run times may differ by
-their noise besides. A figure that is missing because nothing was measured misses nothing.
+their noise besides. A figure that is missing because nothing was measured misses nothing. Queries count as often as
+they are called, where the workload says so.
 """
 
 from __future__ import annotations
@@ -93,10 +94,24 @@ def missed_thresholds(figures: Mapping[str, float | None], limits: Mapping[str, 
     return missed
 
 
-def summarize(values: NDArray[np.float64] | Sequence[float]) -> dict[str, float]:
-    """Return the mean of some values, and their percentiles, by name."""
+def summarize(values: NDArray[np.float64] | Sequence[float], weights: Sequence[int] | None = None) -> dict[str, float]:
+    """Return the mean of some values, and their percentiles, by name; ``weights`` are numbers of calls, not all 0."""
     ranks = {"median": 50, "75th": 75, "95th": 95, "max": 100}
-    return {"mean": float(np.mean(values))} | {name: float(np.percentile(values, r)) for name, r in ranks.items()}
+    if weights is None or len({*weights}) == 1:
+        found = np.percentile(values, [*ranks.values()])
+    else:
+        found = np.percentile(values, [*ranks.values()], weights=weights, method="inverted_cdf")
+    return {"mean": float(np.average(values, weights=weights))} | dict(zip(ranks, found.tolist(), strict=True))
+
+
+def summary_of(values: Sequence[float], weights: Sequence[int]) -> dict[str, float] | None:
+    """Return `summarize`, None if there are no values, or none that are called."""
+    return summarize(values, weights) if any(weights) else None
+
+
+def share_of(held: Sequence[bool], weights: Sequence[int]) -> float | None:
+    """Return which share of some calls is of queries for which something held; None if there are no calls."""
+    return float(np.average(held, weights=weights)) if any(weights) else None
 
 
 def ratio(one: float, other: float, least: float = 1e-3) -> float:
@@ -192,6 +207,7 @@ class PlanComparison:
         queries: Number of queries of the workload.
         settings: How they were measured.
         server: Version of PostgreSQL.
+        weights: Number of calls of each query of the workload, relative to the others; empty if all are called alike.
     """
 
     compared: tuple[ComparedQuery, ...]
@@ -199,15 +215,15 @@ class PlanComparison:
     queries: int
     settings: RunTimeSettings
     server: str
+    weights: Sequence[int] = ()
 
     @cached_property
     def figures(self) -> dict[str, float | None]:
         """The figures that thresholds limit, None where no query was measured."""
-        tried = len(self.compared) + len(self.failed)
-        same = [not query.flips for query in self.compared]
+        failed = self._calls([query["query"] for query in self.failed])
         return {
-            "answered": len(self.compared) / tried if tried else None,
-            "same_plan": sum(same) / len(same) if same else None,
+            "answered": share_of([True] * len(self._measured) + [False] * len(failed), [*self._measured, *failed]),
+            "same_plan": share_of([not query.flips for query in self.compared], self._measured),
             **{name: None if summary is None else summary["median"] for name, summary in self.ratios.items()},
         }
 
@@ -221,7 +237,18 @@ class PlanComparison:
     def ratios(self) -> dict[str, dict[str, float] | None]:
         """Summaries of `ComparedQuery.ratios`."""
         names = ("cost_ratio", "rows_q_error", "time_ratio", "time_noise")
-        return {name: _summary([query.ratios[name] for query in self.compared]) for name in names}
+        return {name: self._summary([query.ratios[name] for query in self.compared]) for name in names}
+
+    @cached_property
+    def _measured(self) -> list[int]:
+        """The calls of `compared`."""
+        return self._calls([query.number for query in self.compared])
+
+    def _calls(self, numbers: Sequence[int]) -> list[int]:
+        return [self.weights[number - 1] if self.weights else 1 for number in numbers]
+
+    def _summary(self, values: Sequence[float]) -> dict[str, float] | None:
+        return summary_of(values, self._measured)
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it, with summaries of the discrepancies of run times, of their noise, and of the pages.
@@ -235,11 +262,11 @@ class PlanComparison:
             "protocol": asdict(self.settings),
             "queries": self.queries,
             "measured": len(times),
-            "discrepancy_percent": _summary([time["discrepancy_percent"] for time in times]),
-            "noise_percent": _summary([time["noise_percent"] for time in times]),
-            "buffers_discrepancy_percent": _summary([percent(*time["buffers"]) for time in times]),
+            "discrepancy_percent": self._summary([time["discrepancy_percent"] for time in times]),
+            "noise_percent": self._summary([time["noise_percent"] for time in times]),
+            "buffers_discrepancy_percent": self._summary([percent(*time["buffers"]) for time in times]),
             "same_plan": self.figures["same_plan"],
-            "plan_similarity": float(np.mean(similar)) if times else None,
+            "plan_similarity": (self._summary(similar) or {}).get("mean"),
             "ratios": self.ratios,
             "failed": list(self.failed),
             "emptied": self.emptied,
@@ -287,7 +314,8 @@ def compare_plans(
             compared.append(ComparedQuery(position + 1, sql, (asked, bound), *measured))
         except UnansweredError as reason:
             failed.append({"query": position + 1, "reason": str(reason)})
-    return PlanComparison(tuple(compared), tuple(failed), size, settings, server_version(databases[0]))
+    version = server_version(databases[0])
+    return PlanComparison(tuple(compared), tuple(failed), size, settings, version, workload.weights)
 
 
 def _measure(
@@ -347,7 +375,3 @@ def explain_workload(
 def percent(true: float, other: float) -> float:
     """Return a difference in percent of the true figure."""
     return 100 * abs(other - true) / true if true else 0.0 if not other else 100.0
-
-
-def _summary(values: Sequence[float]) -> dict[str, float] | None:
-    return summarize(values) if values else None

@@ -27,9 +27,10 @@ import scipy
 from sqlglot import exp
 
 from privbench_core.backends.postgres.ddl import join_condition, quote_identifier
+from privbench_core.guards import SHOWN_DEVIATIONS
 from privbench_core.publishing.bundle import Bundle
-from privbench_core.publishing.figures import DEVIATIONS, JOIN, SIZE
 from privbench_core.publishing.replicates import Distances, read_replicates, read_rows
+from privbench_core.publishing.verdicts import JOIN, SIZE
 from privbench_core.schema.tables import Schema
 from privbench_core.workload.engine import (
     TIMEOUT_SECONDS,
@@ -37,9 +38,10 @@ from privbench_core.workload.engine import (
     ResolvedQuery,
     UnansweredError,
     aggregates_of_all,
+    is_constant,
     is_regenerated,
 )
-from privbench_core.workload.parameters import is_constant, operands
+from privbench_core.workload.parameters import operands
 from privbench_core.workload.statements import Workload
 
 LEVEL = 0.95
@@ -197,7 +199,7 @@ def _compare(bundle: Bundle, replicated: Distances, number: int) -> dict[str, di
     Empty if noise hides all of them.
     """
     released = {
-        (table, figure["metric"]): (figure["value"], figure["plus_minus"] / DEVIATIONS / math.sqrt(number))
+        (table, figure["metric"]): (figure["value"], figure["plus_minus"] / SHOWN_DEVIATIONS / math.sqrt(number))
         for table, figures in bundle.manifest["privacy"].get("fidelity_paid_for", {}).items()
         for figure in figures
         if figure["metric"] != SIZE

@@ -138,9 +138,10 @@ def explain_plans(
 
 
 def queries_of(bundle: Bundle, workload: Path | None) -> Workload:
-    """Return the queries of a file, or of the bundle; PublishError if it has none."""
+    """Return the queries of a file, or of the bundle, without statements that write; PublishError if it has none."""
     files = [workload] if workload else [bundle.path / "workload" / f"{name}.sql" for name in bundle.workload]
-    if not files:
-        raise PublishError(f"{bundle.path.name}: has no queries of its own; name a file of queries with --workload")
     read = [read_workload(file) for file in files]
-    return Workload(tuple(statement for each in read for statement in each.statements), read[0].dialect)
+    found = tuple(statement for each in read for statement in each.queries.statements)
+    if not found:
+        raise PublishError(f"{bundle.path.name}: has no queries of its own; name a file of queries with --workload")
+    return Workload(found, read[0].dialect)

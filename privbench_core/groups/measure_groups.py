@@ -29,7 +29,7 @@ from privbench_core.estimators.fitting import fit_margins
 from privbench_core.groups.group_model import GroupClass, GroupModel
 from privbench_core.guards import FITTING_ROUNDS, LARGEST_ANY, NEGLIGIBLE, SMOOTHING
 from privbench_core.links.fanout import Fanout
-from privbench_core.links.measure_children import Ownership
+from privbench_core.links.measure_fanout import Ownership
 from privbench_core.marginals.measure_one_way import measure_one_way
 from privbench_core.marginals.measure_pairs import PairwiseFit
 from privbench_core.marginals.measure_scores import has_power, pair_scores

@@ -34,8 +34,14 @@ from privbench_core.groups.measure_groups import GroupFit
 from privbench_core.groups.measure_types import Columns, Maximisation
 from privbench_core.guards import MAX_LATENT_VALUES, MAX_PLACES, TINY
 from privbench_core.links.fanout import Fanout
-from privbench_core.links.measure_children import PAIRS, Ownership, measure_links
-from privbench_core.links.measure_fanout import fit_fanout, fit_sizes, fit_sizes_and_siblings
+from privbench_core.links.measure_fanout import (
+    PAIRS,
+    Ownership,
+    fit_fanout,
+    fit_sizes,
+    fit_sizes_and_siblings,
+    measure_links,
+)
 from privbench_core.marginals.measured import MeasuredLeaf
 from privbench_core.marginals.one_way import OneWay
 from privbench_core.privacy.budget import Price, zero

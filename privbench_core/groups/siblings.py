@@ -12,14 +12,15 @@ Post-processing: uses released numbers and synthetic rows only.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from privbench_core.arrays import Array, Numbers, dense, runs
+from privbench_core.arrays import Array, Numbers, dense, finer, runs
 from privbench_core.columns.codec import Codes
-from privbench_core.columns.systematic import group_counts, stable_order
+from privbench_core.columns.systematic import group_counts, mixed_order
 from privbench_core.estimators.fitting import mutual_information
 from privbench_core.groups.group_model import OWNER
 from privbench_core.guards import FEW, FEW_ROWS, MAX_PARTS, MOST_COUNTERS, SAMPLE_ROWS, SPREADING_ROUNDS
@@ -87,7 +88,7 @@ class _Exchange:
             else:
                 self._spread(self._codes(each), now[best] + gap)
             codes = self._codes(each)
-            self._settled = dense(self._settled * (int(codes.max(initial=0)) + 1) + codes)
+            self._settled = finer(self._settled, codes)
         return self._order
 
     def _codes(self, each: Agreement) -> Numbers:
@@ -96,13 +97,7 @@ class _Exchange:
 
     def _correlation(self, codes: Numbers) -> float:
         """Return how likely a row with siblings agrees with one of them."""
-        size = int(codes.max(initial=0)) + 1
-        cells, counters = self._group * size + codes, self._groups * size
-        if counters > MOST_COUNTERS:
-            cells = dense(cells)
-            counters = int(cells.max(initial=0)) + 1
-        others = group_counts(cells, counters)[cells] - 1
-        return float(others @ self._weight) / max(self._with_siblings, 1)
+        return float((_alike(self._group, codes) - 1) @ self._weight) / max(self._with_siblings, 1)
 
     def _copy(self, codes: Numbers, copied: Numbers) -> None:
         """Exchange rows so that positions have the codes of those that they copy (``copied``), as far as rows go."""
@@ -111,7 +106,7 @@ class _Exchange:
         taken = np.empty(len(places), dtype=np.int64)
         to_fill = to_take = np.arange(len(places))
         size = int(codes.max(initial=0)) + 1
-        near = dense(settled * (int(self._stratum.max()) + 1) + self._stratum[places])
+        near = finer(settled, self._stratum[places])
         for within in (near, settled):  # similar owners first
             fills, takes = _matched(
                 within[to_fill] * size + wanted[to_fill], within[to_take] * size + have[to_take], self._rng
@@ -131,28 +126,70 @@ class _Exchange:
         size, group, weight = int(codes.max(initial=0)) + 1, self._group, self._weight
         if self._groups * size > MOST_COUNTERS:  # so many codes that they hardly ever agree
             return
+        near = finer(self._settled, self._stratum)
+        neighbours = np.bincount(near)[near]
         for _ in range(SPREADING_ROUNDS):
-            counts = group_counts(group * size + codes, self._groups * size)
-            others = counts[group * size + codes] - 1  # of the row's group that have its code
+            cells = group * size + codes
+            counts = group_counts(cells, self._groups * size)
+            others = counts[cells] - 1  # of the row's group that have its code
             excess = float(others @ weight) - wanted * self._with_siblings
             if excess < 1:
                 return
-            agreeing = np.flatnonzero(others)
-            chosen = others > 0
-            chosen[self._rng.integers(len(codes), size=len(agreeing))] = True
-            rows = self._rng.permutation(np.flatnonzero(chosen))
-            one, other = partners(rows[stable_order(self._stratum[rows])], self._settled)
-            gain = np.zeros(len(one))
-            for here, comes in ((one, other), (other, one)):
-                gain += 2 * weight[here] * (others[here] - counts[group[here] * size + codes[comes]])
-            possible = (group[one] != group[other]) & (codes[one] != codes[other])
-            good = self._rng.permutation(np.flatnonzero(possible & (gain > 0)))
-            good = good[np.cumsum(gain[good]) <= excess]
-            one, other = one[good], other[good]
+            chosen = others * weight * neighbours > _alike(near, codes)  # more often than rows of similar owners
+            chosen[self._rng.integers(len(codes), size=np.count_nonzero(chosen))] = True
+            rows = np.flatnonzero(chosen)
+            pairs = np.stack(partners(rows[mixed_order(near[rows], self._rng)], None))
+            pairs = pairs[:, self._settled[pairs[0]] == self._settled[pairs[1]]]
+            entered = group[pairs] * size + codes[pairs[::-1]]
+            gain = (2 * weight[pairs] * (others[pairs] - counts[entered])).sum(axis=0)
+            good = (group[pairs[0]] != group[pairs[1]]) & (codes[pairs[0]] != codes[pairs[1]]) & (gain > 0)
+            pairs, entered, gain = pairs[:, good], entered[:, good], gain[good]
+            overlap = _overlap(counts, cells[pairs], entered, weight[pairs])
+            share, less = _share_of_swaps(float(gain.sum()), overlap, excess)
+            one, other = pairs[:, self._rng.random(len(gain)) < share]
             for values in (self._order, codes):
                 values[one], values[other] = values[other], values[one]
-            if gain[good].sum() <= TUNING.clear * excess:
+            if less <= 10 * FEW * excess:
                 return
+
+
+def _alike(groups: Numbers, codes: Numbers) -> Numbers:
+    """Return how many rows of each row's group have its code; all of shape (n,)."""
+    size = int(codes.max(initial=0)) + 1
+    cells, counters = groups * size + codes, (int(groups.max(initial=0)) + 1) * size
+    if counters > MOST_COUNTERS:
+        cells = dense(cells)
+        counters = int(cells.max(initial=0)) + 1
+    return np.asarray(group_counts(cells, counters)[cells])
+
+
+def _overlap(counts: Numbers, left: Numbers, entered: Numbers, weights: Array) -> float:
+    """Return what all of some swaps together lack of their gains, which hold for each of them alone.
+
+    Args:
+        counts: Rows of each cell; changed to those after the swaps.
+        left: Cells that the two rows of each swap leave, shape (2, swaps).
+        entered: Cells that they enter, shape (2, swaps).
+        weights: Of the two rows.
+    """
+    changed, by = np.stack([left, entered]), np.array([-1, 1])[:, None, None]
+    before = counts[changed]
+    np.add.at(counts, changed, by)
+    return float((weights * (by * (counts[changed] - before) - 1)).sum())
+
+
+def _share_of_swaps(gain: float, overlap: float, wanted: float) -> tuple[float, float]:
+    """Return the share of swaps to make so that they gain ``wanted``, or as much of it as they can, and that gain.
+
+    A random share s of them gains s · gain - s² · overlap.
+
+    >>> _share_of_swaps(8.0, 0.0, 2.0), _share_of_swaps(8.0, 8.0, 4.0), _share_of_swaps(0.0, 0.0, 1.0)
+    ((0.25, 2.0), (0.5, 2.0), (0.0, 0.0))
+    """
+    if overlap > 0:
+        wanted = min(wanted, gain**2 / (4 * overlap))
+    share = min(1.0, 2 * wanted / (gain + math.sqrt(max(0.0, gain**2 - 4 * overlap * wanted)))) if gain > 0 else 0.0
+    return share, share * (gain - share * overlap)
 
 
 @dataclass(frozen=True)
@@ -175,8 +212,7 @@ class _Urn:
 
     @classmethod
     def of(cls, groups: Numbers, rng: np.random.Generator) -> _Urn:
-        rows = rng.permutation(len(groups))
-        rows = rows[stable_order(groups[rows])]
+        rows = mixed_order(groups, rng)
         first = np.repeat(*runs(groups[rows]))
         rank = np.arange(len(rows)) - first
         earlier = first + (rng.random(len(rows)) * np.maximum(rank, 1)).astype(np.int64)
@@ -190,8 +226,8 @@ class _Urn:
         share = min(share, 1.0)
         copies = self.chance * (1 - share + self.rank * share) < self.rank * share
         root = np.where(copies, self.earlier, np.arange(len(self.rows)))
-        while not (root == root[root]).all():
-            root = root[root]
+        while ((further := root[root]) != root).any():
+            root = further
         found = np.empty(len(root), dtype=np.int64)
         found[self.rows] = self.rows[root]
         return found
@@ -230,10 +266,10 @@ def _shared(rows: Rows, first: str, second: str, sample: slice) -> float:
 
 def _matched(wanted: Numbers, have: Numbers, rng: np.random.Generator) -> tuple[Numbers, Numbers]:
     """Return pairs of positions with the same number in both, each once, at random among equal ones."""
-    places, others = (rng.permutation(len(values)) for values in (wanted, have))
-    places, others = places[np.argsort(wanted[places])], others[np.argsort(have[others])]
+    places, others = mixed_order(wanted, rng), mixed_order(have, rng)
     sorted_wanted, sorted_have = wanted[places], have[others]
-    occurrence = np.arange(len(places)) - np.searchsorted(sorted_wanted, sorted_wanted)
-    place = np.searchsorted(sorted_have, sorted_wanted) + occurrence
-    met = place < np.searchsorted(sorted_have, sorted_wanted, side="right")
+    starts, numbers = runs(sorted_wanted)
+    first, end = (np.searchsorted(sorted_have, sorted_wanted[starts], side) for side in ("left", "right"))
+    place = np.arange(len(places)) + np.repeat(first - starts, numbers)
+    met = place < np.repeat(end, numbers)
     return places[met], others[place[met]]

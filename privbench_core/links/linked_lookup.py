@@ -17,7 +17,7 @@ from privbench_core.arrays import Array, Numbers, finer
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.systematic import systematic_counts
 from privbench_core.estimators.fitting import mutual_information
-from privbench_core.guards import EXCHANGE_ROUNDS, MAX_KINDS, TINY
+from privbench_core.guards import MAX_KINDS, SPREADING_ROUNDS, TINY
 from privbench_core.links.linking import CrossMarginal, link_rows
 from privbench_core.links.lookup import COUNTED, TARGET, Lookup
 from privbench_core.links.parent_choice import Distinct, Level, ParentChoice, pick_parents, repeated
@@ -135,7 +135,7 @@ def _differing(assigned: Numbers, kinds: Numbers, rules: Sequence[Distinct], rng
     of_kind = np.where(assigned >= 0, kinds[assigned], -1)
     order = np.argsort(of_kind, kind="stable")
     starts, ends = (np.searchsorted(of_kind[order], of_kind, side=side) for side in ("left", "right"))
-    for attempt in range(EXCHANGE_ROUNDS if rules else 0):
+    for attempt in range(SPREADING_ROUNDS if rules else 0):
         known = [rule.pairs(rows, result) for rule in rules]
         broken = rng.permutation(np.flatnonzero(np.any([repeated(pairs) for pairs in known], axis=0) & (result >= 0)))
         if not len(broken):

@@ -21,7 +21,7 @@ from privbench_core.columns.codec import Codes
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.estimators.fitting import mutual_information
 from privbench_core.guards import CHOOSING_COLUMNS, SETTLING_ROUNDS, TINY
-from privbench_core.links.common_references import CommonReference
+from privbench_core.links.fanout import CommonReference
 from privbench_core.links.parent_choice import Level, ParentChoice, pick_parents
 from privbench_core.links.popularity import ByRank, ByRow, Margin, Popularity
 from privbench_core.marginals.sampler import PairMarginal, Rows, draw_column

@@ -11,8 +11,7 @@ from privbench_core.arrays import Array, dense
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.group_codes import AGREEMENTS, DIFFERENT, SAME, index_coder
 from privbench_core.guards import MAX_SHARING, SIBLING_PARTS, TINY
-from privbench_core.links.common_references import CommonReference, common_references
-from privbench_core.links.fanout import Agreement
+from privbench_core.links.fanout import Agreement, CommonReference, common_references
 from privbench_core.marginals.one_way import OneWay
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.features import SiblingAgreement

@@ -23,7 +23,7 @@ from privbench_core.estimators.coarsening import coarsenings
 from privbench_core.estimators.denoising import onto_simplex, shrink_haar
 from privbench_core.estimators.joints import NoisyTable, estimated_joint
 from privbench_core.estimators.segmentation import ABSOLUTE
-from privbench_core.guards import MAX_MARGINAL_CELLS, NEGLIGIBLE, TINY, WEIGHTS
+from privbench_core.guards import MAX_MARGINAL_CELLS, NEGLIGIBLE, TINY
 from privbench_core.links.linking import CrossMarginal
 from privbench_core.links.measure_bounded import BoundedCounts
 from privbench_core.marginals.sampler import Rows
@@ -31,6 +31,7 @@ from privbench_core.privacy.budget import Price
 from privbench_core.privacy.curator import Curator, Measurement
 from privbench_core.privacy.features import Feature, OfParent, feature_size
 from privbench_core.privacy.queries import Distances, Marginal
+from privbench_core.privacy.relations import WEIGHT_SCALE
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.views import BoundedReferences, ViewSpec
 from privbench_core.schema.constraints import ForeignKey
@@ -71,7 +72,7 @@ class Reference:
         """Return integers that stand for the weight of each row if so many of a unit count in full; None for 1 each."""
         if self.of_unit is None or self.of_unit.max(initial=1) <= most:
             return None
-        weights: Numbers = np.rint(WEIGHTS * np.minimum(1.0, most / self.of_unit)).astype(np.int64)
+        weights: Numbers = np.rint(WEIGHT_SCALE * np.minimum(1.0, most / self.of_unit)).astype(np.int64)
         return weights
 
 

@@ -24,7 +24,7 @@ from privbench_core.estimators.segmentation import ABSOLUTE
 from privbench_core.guards import SHOWN_DEVIATIONS, SMOOTHING, TINY, TOLERANCE
 from privbench_core.links.lookup import ANY, COUNTED, Lookup, marginals_of, with_code_of_none
 from privbench_core.links.measure_bounded import BoundedCounts, measure_bounded, unbounded_targets
-from privbench_core.links.measure_children import PAIRS
+from privbench_core.links.measure_fanout import PAIRS
 from privbench_core.links.measure_linking import grouped
 from privbench_core.links.measure_popularity import rank_popularity
 from privbench_core.links.measure_targets import PublicParent, Referred, clean_target, public_references

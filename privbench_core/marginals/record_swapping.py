@@ -141,7 +141,8 @@ class _Gaps:
         ]
         if not sides:
             return
-        rows = rng.permutation(len(self._weights))[:SWAPPING_ROWS]
+        n = len(self._weights)
+        rows = rng.choice(n, min(n, SWAPPING_ROWS), replace=False)
         pull = self._curve * self._gaps
         excess = [pull[self._cells(side.begin, [(name, side.step), *side.others], rows)] for name, side in sides]
         left, right = partners(rows[np.sum(excess, axis=0) < 0], within)  # of cells that hold too many rows

@@ -17,10 +17,10 @@ from pathlib import Path
 
 from privbench_core.errors import ReleaseError
 from privbench_core.pipeline.workspace import record_file
+from privbench_core.privacy.ledger.store import LOCK_TIMEOUT
 from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Key, Plan, Step
 
-_LONGEST_WAIT = 60.0  # seconds for another process that is writing
 _TABLES = (
     (
         "create table if not exists made (cohort text, epsilon text, step text, manifest text,"
@@ -147,7 +147,7 @@ def _read(spec: Spec, query: str, parameters: Sequence[str] = ()) -> list[tuple[
     path = record_file(spec)
     if not path.exists():
         return []
-    with _refusing(path), closing(sqlite3.connect(path, timeout=_LONGEST_WAIT)) as connection:
+    with _refusing(path), closing(sqlite3.connect(path, timeout=LOCK_TIMEOUT)) as connection:
         if not connection.execute("select 1 from sqlite_master where name = 'observed'").fetchall():
             return []  # the process that began the file was stopped before its last table
         return connection.execute(query, parameters).fetchall()
@@ -156,7 +156,7 @@ def _read(spec: Spec, query: str, parameters: Sequence[str] = ()) -> list[tuple[
 def _write(spec: Spec, statement: str, rows: Iterable[Sequence[str]]) -> None:
     """Run a statement for each of ``rows``, all or none."""
     path = record_file(spec)
-    with _refusing(path), closing(sqlite3.connect(path, timeout=_LONGEST_WAIT)) as connection, connection:
+    with _refusing(path), closing(sqlite3.connect(path, timeout=LOCK_TIMEOUT)) as connection, connection:
         for table in _TABLES:
             connection.execute(table)
         connection.executemany(statement, rows)

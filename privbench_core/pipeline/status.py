@@ -7,11 +7,12 @@ matter when or in what order things changed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
 
+from privbench_core.errors import first_of
 from privbench_core.pipeline.account_status import AccountStatus, Cost, standing
 from privbench_core.pipeline.plans import run_name
 from privbench_core.pipeline.record import Manifest, definition_of, read_manifests, run_label, step_name
@@ -129,7 +130,7 @@ class ReleaseState:
         stale = {step_name(s.step.key) for s in self.stale}
         causes += [f"{name} was made again" for name in again if name not in stale]
         edited = [step_name(s.step.key) for s in self.stale if s.edited or s.missing]
-        causes += [f"the spec or the code of {_some(edited)} changed"] if edited else []
+        causes += [f"the spec or the code of {first_of(edited, 1)} changed"] if edited else []
         causes += list(dict.fromkeys(s.blocked for s in self.stale if s.blocked))
         return "; ".join(causes)
 
@@ -266,7 +267,7 @@ def _blocked(step: Step, made: Mapping[Key, Manifest], before: Mapping[Key, Stal
     """Return why a step cannot be made from its inputs as they are or will be."""
     missing = [key for key in step.inputs if key not in made]
     if missing:
-        return f"{_some([step_name(key) for key in missing])} {'was' if len(missing) == 1 else 'were'} never made"
+        return f"{first_of([step_name(key) for key in missing], 1)} {'was' if len(missing) == 1 else 'were'} never made"
     for key in step.inputs:
         stale = before.get(key)
         if stale is not None and stale.by_change:
@@ -275,7 +276,3 @@ def _blocked(step: Step, made: Mapping[Key, Manifest], before: Mapping[Key, Stal
         elif step.kind is StepKind.PUBLISH and made[key].failed:
             return f"{step_name(key)}: {made[key].failed} expectations do not hold"
     return ""
-
-
-def _some(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"

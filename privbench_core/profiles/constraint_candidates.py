@@ -16,9 +16,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from privbench_core.arrays import Array
+from privbench_core.columns.categorical import CategoricalCodec
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.intervals import OrderedCodec
 from privbench_core.columns.row_constraints import (
+    LISTS,
     Numbers,
     can_be_computed,
     can_be_equal,
@@ -38,6 +40,7 @@ from privbench_core.schema.row_constraints import (
     Formula,
     InOrder,
     MissingTogether,
+    MissingWhere,
     PartOfDate,
     RowConstraint,
     SameValue,
@@ -101,7 +104,7 @@ def candidates(table: Table, profile: Profile) -> Iterator[Candidate]:
     """Yield constraints that may hold, by types, names and what was released of each column."""
     columns = [c for c in table.attributes if c.relative is None and c.name in profile.discretizers]
     drawn = _Drawn(table, profile)
-    yield from _missing(profile, [column.name for column in columns if column.nullable])
+    yield from _missing(profile, columns)
     columns = [c for c in columns if c.type.ordered and drawn.varies(c.name)]
     for of, column in permutations(columns, 2):
         if can_be_part(column, of):
@@ -139,11 +142,11 @@ def _formulas(numbers: Sequence[Column], drawn: _Drawn) -> Iterator[Candidate]:
                 yield from drawn.formula(total, pair, product=True, named=True)
 
 
-def _missing(profile: Profile, names: list[str]) -> Iterator[Candidate]:
-    """Yield neighbouring columns that may be NULL together, and the first of such groups that may be."""
+def _missing(profile: Profile, columns: Sequence[Column]) -> Iterator[Candidate]:
+    """Yield neighbouring columns that may be NULL together, the first of such groups that may be, and where it is."""
     nulls: dict[str, tuple[float, float]] = {}
-    for name in names:
-        code, part = _null_of(profile.discretizers[name])
+    for name in (column.name for column in columns if column.nullable):
+        code, part = null_of(profile.discretizers[name])
         counts, sigmas = profile.one_way.column(name)
         if counts[code] * part > TUNING.significant * sigmas[code]:
             nulls[name] = float(counts[code]) * part, float(sigmas[code])
@@ -167,9 +170,49 @@ def _missing(profile: Profile, names: list[str]) -> Iterator[Candidate]:
         shares = np.clip([nulls[name][0] / max(profile.total, 1.0) for name in group], 0.0, 1.0)
         some = 1 - np.prod(1 - shares) - np.prod(shares)
         yield Candidate(MissingTogether(group), float(shares.min()), float(some) / 2, (0.5, -len(group)))
+    for run in runs:
+        lists = [column.name for column in columns if column.type in LISTS and column.name not in run]
+        yield from _missing_where(profile, run[0], lists, *nulls[run[0]])
 
 
-def _null_of(coder: Discretizer) -> tuple[int, float]:
+def _missing_where(
+    profile: Profile, column: str, lists: Sequence[str], null: float, sigma: float
+) -> Iterator[Candidate]:
+    """Yield one or two values of each list that occur as often as a column is NULL, or as often as it is not.
+
+    The more sets of values are compared, and the larger the noise, the more of them agree by accident.
+    """
+    total, tried = profile.total, 0.0
+    found: list[tuple[MissingWhere, int]] = []
+    for name in lists:
+        values = _single_values(profile.discretizers[name])
+        counts, sigmas = (each[[*values]] for each in profile.one_way.column(name))
+        sets = [*combinations(range(len(values)), 1), *combinations(range(len(values)), 2)]
+        sums = np.array([counts[list(each)].sum() for each in sets])
+        noise = np.array([math.hypot(sigma, *sigmas[list(each)]) for each in sets])
+        tried += float(np.minimum(4 * TUNING.significant * noise / max(total, 1.0), 1.0).sum())
+        for is_null, wanted in ((True, null), (False, total - null)):
+            apart = np.abs(sums - wanted) / np.maximum(noise, TINY)
+            agreeing = np.flatnonzero((apart <= TUNING.significant) & (sums > TUNING.significant * noise))
+            for place in sorted(agreeing, key=lambda place: (len(sets[place]), apart[place]))[:1]:
+                texts = tuple(values[[*values][each]] for each in sets[place])
+                found.append((MissingWhere(column, name, texts, is_null), len(texts)))
+    share = min(null / max(total, 1.0), 1.0)
+    for constraint, size in found:
+        bar = _bar(2 * share * (1 - share))
+        yield Candidate(constraint, 1.0, bar, (0.6 if tried < TUNING.strong else 1.6, size))
+
+
+def _single_values(coder: Discretizer) -> dict[int, str]:
+    """Return the value of each code that has a single one, of a list, as text."""
+    if not isinstance(coder.codec, CategoricalCodec):
+        return {}
+    labels, code_of = coder.codec.value_labels(), coder.shares[0]
+    alone = np.bincount(code_of)[code_of] == 1
+    return {int(code_of[cell]): labels[cell] for cell in range(len(coder.codec.values)) if alone[cell]}
+
+
+def null_of(coder: Discretizer) -> tuple[int, float]:
     """Return the code of NULL, which noise may have merged with others, and the share of its rows that are NULL."""
     if coder.codec.null is None:
         return 0, 0.0
@@ -188,7 +231,7 @@ class _Drawn:
 
     def present(self, name: str) -> float:
         """Return the share of the rows in which a column is not NULL."""
-        (code, part), counts = _null_of(self._discretizers[name]), self._clean[name]
+        (code, part), counts = null_of(self._discretizers[name]), self._clean[name]
         return 1 - part * float(counts[code] / max(counts.sum(), 1.0))
 
     def varies(self, name: str) -> bool:

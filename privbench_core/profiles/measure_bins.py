@@ -17,11 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.arrays import Array
+from privbench_core.columns.categorical import CategoricalCodec
 from privbench_core.columns.codec import Codec
 from privbench_core.columns.discretizer import Binning, merge_cells, parts_worth_cutting, place_hidden_cells
 from privbench_core.columns.intervals import OrderedCodec
 from privbench_core.errors import InternalError
-from privbench_core.estimators.segmentation import segment_sums, segments
+from privbench_core.estimators.segmentation import SIGNIFICANT, segment_sums, segments
 from privbench_core.guards import FEW_VALUES, MOST_CUT, MOST_IN_ALL, MOST_LOOKS, MOST_PARTS, NEGLIGIBLE, THINNEST_CELL
 from privbench_core.marginals.measure_one_way import measure_one_way, view_of_cells
 from privbench_core.marginals.measure_scores import highest_noise
@@ -68,6 +69,16 @@ class CellCounts:
     def sigma(self) -> float:
         """Standard deviation of most counts."""
         return math.sqrt(float(np.median(self.variances)))
+
+    @property
+    def shown(self) -> Codec:
+        """The codec, but for made-up values where noise hides the rows that have one: named values stand for these."""
+        codec = self.codec
+        if not isinstance(codec, CategoricalCodec) or codec.made is None or not (codec.made.hidden and codec.values):
+            return codec
+        other = codec.outside[0]
+        significant = self.counts[other] > SIGNIFICANT * math.sqrt(float(self.variances[other]))
+        return codec if significant else replace(codec, made=None)
 
     @property
     def intervals(self) -> OrderedCodec:

@@ -21,6 +21,7 @@ from privbench_core.columns.row_constraints import (
     VIOLATED,
     declared_constraints,
     expected_numbers,
+    missing_where,
 )
 from privbench_core.estimators.fitting import fit_margins
 from privbench_core.guards import FEW, FITTING_ROUNDS, MAX_CONSTRAINTS, SCREENED, SHOWN_DEVIATIONS, SMOOTHING, TINY
@@ -30,9 +31,11 @@ from privbench_core.privacy.features import Satisfies
 from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.views import ViewSpec
-from privbench_core.profiles.constraint_candidates import Candidate, candidates
+from privbench_core.profiles.constraint_candidates import Candidate, candidates, null_of
 from privbench_core.profiles.profile import Profile
 from privbench_core.schema.row_constraints import (
+    MissingTogether,
+    MissingWhere,
     PartOfDate,
     RowConstraint,
     SameValue,
@@ -97,9 +100,23 @@ def _by_turns(found: Sequence[Candidate]) -> list[Candidate]:
 
 
 def constraint_joints(table: Table, profile: Profile) -> dict[tuple[str, str], Array]:
-    """Return counts of the pairs of columns of which one is computed from the other, by their released margins."""
+    """Return counts of the pairs of columns of which one says what the other is, or where that is NULL.
+
+    By their released margins, and in the order of these; within what a constraint leaves open, columns are independent.
+    """
     clean, found = profile.one_way.clean(), {}
+
+    def add(of: str, column: str, start: Array) -> None:
+        joint = fit_margins(start, [((0,), clean[of]), ((1,), clean[column])], FITTING_ROUNDS)
+        in_order = list(clean).index(of) < list(clean).index(column)
+        found[(of, column) if in_order else (column, of)] = joint if in_order else joint.T
+
     for constraint in profile.constraints:
+        if isinstance(constraint, MissingWhere):
+            for column in _missing_like(constraint.column, profile):
+                if (start := _where_missing(constraint, column, profile)) is not None:
+                    add(constraint.of, column, start)
+            continue
         if not isinstance(constraint, PartOfDate | SameValue):
             continue
         of, own = (profile.discretizers[name] for name in (constraint.of, constraint.column))
@@ -114,6 +131,25 @@ def constraint_joints(table: Table, profile: Profile) -> dict[tuple[str, str], A
         independent = np.outer(first, second) / max(float(second.sum()), 1.0)
         told = np.bincount(codes[~unknown], minlength=of.size) > 0
         start = first[:, None] * chances + np.where(told, FEW, 1.0)[:, None] * independent
-        margins = [((0,), first), ((1,), second)]
-        found[constraint.of, constraint.column] = fit_margins(start, margins, FITTING_ROUNDS)
+        add(constraint.of, constraint.column, start)
     return found
+
+
+def _missing_like(column: str, profile: Profile) -> Sequence[str]:
+    """Return a column and those that are NULL where it is."""
+    together = [each.columns for each in profile.constraints if isinstance(each, MissingTogether)]
+    return next((columns for columns in together if column in columns), (column,))
+
+
+def _where_missing(constraint: MissingWhere, column: str, profile: Profile) -> Array | None:
+    """Return what a constraint leaves of the joint of a list and a column; None where NULL has no code of its own."""
+    of, own = profile.discretizers[constraint.of], profile.discretizers[column]
+    null, part = null_of(own)
+    if part < 1:
+        return None
+    clean = profile.one_way.clean()
+    texts = of.decode(np.arange(of.size), np.random.default_rng(0))
+    wanted, unknown = missing_where(constraint, texts)
+    allowed = wanted[:, None] == (np.arange(own.size) == null)
+    independent = np.outer(clean[constraint.of], clean[column]) / max(float(clean[column].sum()), 1.0)
+    return independent * np.where(allowed | unknown[:, None], 1.0, FEW)

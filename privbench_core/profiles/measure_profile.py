@@ -80,7 +80,7 @@ class Cells:
         for name, binning in merged.items():
             others = (codes - binning.size) / (len(merged) - 1) if len(merged) > 1 else 1.0
             binning, counts[name], sigmas[name] = self.known[name].cut(binning, others, MAX_CODES)  # noqa: PLW2901
-            codec = self.known[name].codec
+            codec = self.known[name].shown
             if isinstance(codec, OrderedCodec):
                 codec = codec.with_tails(
                     np.maximum(counts[name], 0.0)[list(binning.code_of)] * np.array(binning.weights)

@@ -56,10 +56,11 @@ def _refused_by_duckdb(schema: Schema) -> Iterator[str]:
 
 
 def _needs_server(table: Table) -> bool:
-    """Return whether the table has expressions, partitions or indexes that may mean nothing to a server."""
+    """Return whether the table has expressions, parts or indexes that may mean nothing to a server."""
     return bool(
         table.generated
         or table.partitioned
+        or table.heirs
         or any(index.using is not None for index in table.indexes or ())
         or any(enforceable_check(check.expression) is None for check in table.checks)
         or any(column.default is not None and _CALL.search(column.default) for column in table.columns)
@@ -102,10 +103,13 @@ def _refused(connection: psycopg.Connection[Any], schema: Schema) -> str | None:
 def _parts(table: Table) -> Iterator[tuple[str, Table]]:
     """Yield what of a table a server may refuse, each in a table with nothing else."""
     plain = tuple(replace(column, default=None) for column in table.columns)
-    alone = replace(table, foreign_keys=(), implied_keys=(), unique=(), checks=(), indexes=(), generated=())
+    alone = replace(table, foreign_keys=(), implied_keys=(), unique=(), checks=(), indexes=(), generated=(), heirs=())
     bare = replace(alone, columns=plain, partitioned=None)
     if table.partitioned:
         yield "the partitions", replace(bare, partitioned=table.partitioned)
+    for heir in table.heirs:
+        bound = replace(heir, foreign_keys=(), keys=())
+        yield f"the table {heir.name}, which inherits", replace(bare, generated=table.generated, heirs=(bound,))
     yield from ((f"the check {check.name}", replace(bare, checks=(check,))) for check in table.checks)
     yield from ((f"the computed column {each.name}", replace(bare, generated=(each,))) for each in table.generated)
     for column in table.columns:

@@ -31,6 +31,7 @@ from privbench_core.backends.postgres.ddl import (
     qualified,
     quote_identifier,
     quote_text,
+    with_heirs,
 )
 from privbench_core.backends.postgres.load import array_literal, copy_text, spelled
 from privbench_core.backends.postgres.load_statistics import FIRST_VERSION
@@ -95,6 +96,12 @@ class SampledRows:
         """Return the rows that satisfy a condition of PostgreSQL; all, if DuckDB does not understand it."""
         found = None if condition is None else self.evaluate(f"({condition}) IS TRUE")
         return self if found is None else self.filtered(found.to_numpy(zero_copy_only=False))
+
+    def split(self, condition: str) -> tuple[SampledRows, SampledRows]:
+        """Return the rows that satisfy a condition of PostgreSQL, and the others: all, if DuckDB cannot evaluate it."""
+        found = self.evaluate(f"({condition}) IS TRUE")
+        mask = np.zeros(self.size, np.bool_) if found is None else found.to_numpy(zero_copy_only=False)
+        return self.filtered(mask), self.filtered(~mask)
 
     def filtered(self, mask: NDArray[np.bool_]) -> SampledRows:
         """Return the rows of a mask, and an estimate of how many there are."""
@@ -205,18 +212,22 @@ JOIN pg_class c ON c.oid = index JOIN pg_namespace n ON n.oid = relnamespace;
 def statistics_sql(schema: Schema, files: Mapping[str, Sequence[Path]]) -> str:
     """Return statistics.sql of a bundle with these Parquet files; equal files give equal text."""
     columns, tables, indexes = list[str](), list[str](), list[str]()
+    known = {each.name: each for each in with_heirs(schema)}
     for table in schema.sampling_order:
-        for name, rows, leaf in _parts(table, SampledRows.read(table, files[table.name]), schema):
-            kept = _Kept(schema, table, rows)
+        whole = SampledRows.read(table, files[table.name])
+        columns += _Kept(schema, table, whole).columns(table.name, inherited=True) if table.heirs else ()
+        for name, rows, leaf in _parts(table, whole, schema):
+            kept = _Kept(schema, known.get(name, table), rows)
             home = qualified(name, schema.schemas)
             pages, filled = kept.heap_pages() if leaf else (-1, 0)
+            pages = filled if table.heirs else pages
             tables.append(f"({quote_text(home)}::regclass, {pages}, {filled}, {rows.rows})")
             columns += kept.columns(name, inherited=not leaf)
             if leaf:
                 columns.append(f"ALTER TABLE {home} SET (autovacuum_enabled = false);")
                 sizes = enumerate(map(kept.index_size, index_parts(table)), 1)
                 indexes += [f"({quote_text(home)}::regclass, {n}, {pages}, {held})" for n, (pages, held) in sizes]
-                columns += kept.expressions() if name == table.name else ()
+                columns += kept.expressions() if name in known else ()
     lists = [(_OF_TABLES, tables), (_OF_INDEXES, indexes)]
     relations = [t.format(version=FIRST_VERSION, values=",\n    ".join(each)) for t, each in lists if each]
     names = ", ".join(qualified(table.name, schema.schemas) for table in schema.tables)
@@ -224,7 +235,10 @@ def statistics_sql(schema: Schema, files: Mapping[str, Sequence[Path]]) -> str:
 
 
 def _parts(table: Table, rows: SampledRows, schema: Schema) -> Iterator[tuple[str, SampledRows, bool]]:
-    """Yield a table and its partitions: the name, the rows, and whether these are in it or in parts of it."""
+    """Yield a table and its parts: the name, the rows, and whether these are in it or in parts of it."""
+    for heir in table.heirs:
+        inside, rows = rows.split(heir.condition)
+        yield heir.name, inside, True
     yield table.name, rows, table.partitioned is None
     if table.partitioned is None:
         return

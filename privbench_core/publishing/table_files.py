@@ -15,15 +15,13 @@ import pyarrow.parquet as pq
 from privbench_core.columns.systematic import ascends
 from privbench_core.errors import InternalError
 from privbench_core.files import file_name
+from privbench_core.guards import RANGE_ROWS
 from privbench_core.publishing.texts import write_csv
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.workers import side_by_side
 
 if TYPE_CHECKING:
     from privbench_core.backends.duckdb.load import RowTrial
-
-
-_ROW_GROUP = 1 << 20  # rows, PyArrow's default
 
 
 def write_rows(sink: Path | pa.NativeFile, rows: pa.Table) -> None:
@@ -42,9 +40,9 @@ def write_rows(sink: Path | pa.NativeFile, rows: pa.Table) -> None:
         "column_encoding": dict.fromkeys(rising, "DELTA_BINARY_PACKED"),
     }
     with pq.ParquetWriter(sink, rows.schema.remove_metadata(), **options) as writer:
-        for start in range(0, max(rows.num_rows, 1), _ROW_GROUP):
-            part = rows.slice(start, _ROW_GROUP).replace_schema_metadata()
-            writer.write_table(part.combine_chunks(), row_group_size=_ROW_GROUP)
+        for start in range(0, max(rows.num_rows, 1), RANGE_ROWS):
+            part = rows.slice(start, RANGE_ROWS).replace_schema_metadata()
+            writer.write_table(part.combine_chunks(), row_group_size=RANGE_ROWS)
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from privbench_core.backends.postgres.ddl import (
     create_keys_sql,
     create_tables_sql,
+    move_to_heirs,
     name_list,
     qualified,
     quote_text,
@@ -24,8 +25,7 @@ from privbench_core.backends.postgres.ddl import (
     vacuum_sql,
 )
 from privbench_core.backends.postgres.load import copy_text
-from privbench_core.publishing.figures import JOIN, ONE_WAY, SIZE, TWO_WAY
-from privbench_core.publishing.verdicts import MEANINGS, Grade, Verdict
+from privbench_core.publishing.verdicts import JOIN, MEANINGS, ONE_WAY, SIZE, TWO_WAY, Grade, Verdict
 from privbench_core.schema.tables import Schema, Table
 
 PSQL, DUCKDB, STATISTICS = "load.sql", "load.duckdb.sql", "statistics.sql"
@@ -52,12 +52,13 @@ def psql_script(schema: Schema, tables: Entries) -> str:
         f" FROM PROGRAM 'gzip -dc {entry['csv']}' WITH (FORMAT csv)\n"
         for name, entry in tables.items()
     )
+    moves = "".join(f"{statement}\n" for statement in move_to_heirs(schema))
     return (
         "-- Loads this bundle into PostgreSQL, all of it or nothing. Run it in this folder:\n"
         "--     psql postgresql://user@host/database -f load.sql\n"
         "\\set ON_ERROR_STOP on\n"
         "BEGIN;\n\n"
-        f"{create_tables_sql(schema)}\n{copies}\n{create_keys_sql(schema)}\n"
+        f"{create_tables_sql(schema)}\n{copies}{moves}\n{create_keys_sql(schema)}\n"
         f"COMMIT;\n{vacuum_sql(schema)}"
     )
 
@@ -226,6 +227,11 @@ def _contents(schema: Schema, tables: Entries, workload: Mapping[str, str]) -> s
             "with their pauses and with new values at every call (options are those of pgbench):",
             "",
             "```sh",
+            *(
+                ["# Transactions that write are rolled back; on a copy of the database, -D finish=COMMIT keeps them."]
+                if any("\nROLLBACK;\n" in sql for sql in workload.values())
+                else []
+            ),
             *(f'sh workload/{_shell(name)}.pgbench/run.sh -c 4 -T 60 "$URL"' for name in sorted(workload)),
             'privbench check . "$URL"  # compares the plans of these queries with those expected of this data',
             "```",

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from privbench_core.errors import first_of
 from privbench_core.evaluation.certificate import Certificate
 from privbench_core.evaluation.comparison import CELLS, FANOUT_METRICS, JOIN_METRICS
 from privbench_core.evaluation.evaluation import INTERNAL, Evaluation
@@ -141,12 +142,11 @@ def advice_on(evaluation: Evaluation) -> Iterator[str]:
     schema = evaluation.inputs.pair.schema
     learned = [f"{t.name}.{c.name}" for t in schema.private_tables for c in t.modelled if isinstance(c.domain, Learn)]
     if learned:
-        more = f" and {len(learned) - 6} more" if len(learned) > 6 else ""  # noqa: PLR2004 - six are named
-        named = f"{', '.join(learned[:6])}{more}"
+        named = first_of(learned)
         yield f"Declare domains instead of learning them ({named}): this costs nothing and leaves more for the rest."
     worst = [v.subject for v in evaluation.verdict.verdicts if v.blocks and v.subject in evaluation.comparison.tables]
     if worst:
-        named = ", ".join(worst[:6]) + (f" and {len(worst) - 6} more" if len(worst) > 6 else "")  # noqa: PLR2004
+        named = first_of(worst)
         yield f"Leave out columns that nobody needs, first in {named}: the others then get more of the budget."
     guarantee = evaluation.inputs.summary.guarantee
     if guarantee:

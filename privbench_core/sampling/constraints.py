@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 from privbench_core.arrays import Mask
 from privbench_core.backends.duckdb.connections import scratch
 from privbench_core.columns.discretizer import Discretizer
-from privbench_core.columns.row_constraints import MOVED, computed, is_missing, moved, numbers_of
+from privbench_core.columns.row_constraints import MOVED, computed, is_missing, missing_where, moved, numbers_of
 from privbench_core.guards import REDRAWING_ROUNDS, SETTLING_ROUNDS
 from privbench_core.sampling.keys import group_numbers
 from privbench_core.schema.checks import columns_of, enforceable_check
 from privbench_core.schema.columns import Learn
 from privbench_core.schema.constraints import Check, Dependency
-from privbench_core.schema.row_constraints import InOrder, MissingTogether, PartOfDate, RowConstraint
+from privbench_core.schema.row_constraints import InOrder, MissingTogether, MissingWhere, PartOfDate, RowConstraint
 from privbench_core.schema.tables import Table
 
 Arrays = Mapping[str, pa.Array]
@@ -142,6 +142,9 @@ def made_to_satisfy(
         if isinstance(constraint, MissingTogether):
             changed |= _missing_together(constraint.columns, now, rng)
             continue
+        if isinstance(constraint, MissingWhere):
+            changed[constraint.column] = _missing_where(constraint, now, rng)
+            continue
         if isinstance(constraint, InOrder):
             changed |= _in_order(table, constraint, now, fits, rng)
             continue
@@ -157,6 +160,16 @@ def _missing_together(names: Sequence[str], columns: Arrays, rng: np.random.Gene
     take = rng.choice(whole, len(none)) if len(whole) else np.arange(len(none))
     rows = np.arange(len(none))
     return {name: columns[name].take(pa.array(np.where(missing[name], take, rows), mask=none)) for name in names[1:]}
+
+
+def _missing_where(constraint: MissingWhere, columns: Arrays, rng: np.random.Generator) -> pa.Array:
+    """Return a column that is NULL where it has to be, and nowhere else: there, values of other rows fill it."""
+    column = columns[constraint.column]
+    missing, (wanted, unknown) = is_missing(column), missing_where(constraint, columns[constraint.of])
+    there = np.flatnonzero(~missing & ~unknown & ~wanted)
+    rows = np.arange(len(column))
+    take = np.where(missing & ~unknown & ~wanted, rng.choice(there, len(rows)), rows) if len(there) else rows
+    return column.take(pa.array(take, mask=np.where(unknown, missing, wanted)))
 
 
 def _in_order(

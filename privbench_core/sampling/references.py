@@ -20,7 +20,7 @@ from privbench_core.columns.codec import Codes
 from privbench_core.columns.grid import Grid
 from privbench_core.errors import InternalError
 from privbench_core.guards import REDRAWING_ROUNDS
-from privbench_core.links.common_references import wanting_common
+from privbench_core.links.fanout import wanting_common
 from privbench_core.links.lookup import Lookup
 from privbench_core.links.parent_choice import Distinct, ParentChoice, repeated
 from privbench_core.marginals.sampler import Rows

@@ -19,7 +19,7 @@ from functools import cached_property
 from typing import Any
 from zlib import crc32
 
-from privbench_core.guards import DOCUMENT_DEPTH, DOCUMENT_ITEMS, DOCUMENT_LEAVES
+from privbench_core.guards import DOCUMENT_DEPTH, DOCUMENT_LEAVES
 from privbench_core.schema.columns import Column, ColumnType, Learn
 from privbench_core.schema.identity import canonical_json
 from privbench_core.schema.types.base import INT64_MAX
@@ -182,7 +182,7 @@ def shape_of(document: Any, depth: int = 0, *, typed: bool = False) -> Any:
             for key in sorted(document)[:DOCUMENT_LEAVES]
         }
     if isinstance(document, list):
-        return [shape_of(item, depth + 1, typed=typed) for item in document[:DOCUMENT_ITEMS]]
+        return [shape_of(item, depth + 1, typed=typed) for item in document[:DOCUMENT_DEPTH]]
     return _kind(document)
 
 
@@ -230,7 +230,7 @@ def _chosen(document: Any, number: int) -> int:
 
 def _item(array: Any, position: int) -> Any:
     """Return an item of an array, None if there is none; of those that are kept, the array itself chooses `ANY`."""
-    kept = array[:DOCUMENT_ITEMS] if isinstance(array, list) else []
+    kept = array[:DOCUMENT_DEPTH] if isinstance(array, list) else []
     if position == ANY and kept:
         position = _chosen(kept, len(kept))
     return kept[position] if 0 <= position < len(kept) else None

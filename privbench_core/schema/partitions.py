@@ -1,7 +1,9 @@
 """How PostgreSQL keeps the rows of a table in parts, in the DDL alone, and which rows have a part.
 
 The bounds of partitions are public, as all DDL is. No row of the source is outside of them, so they are a domain that
-costs nothing; with another domain, made-up rows outside of the others need a DEFAULT partition.
+costs nothing; with another domain, made-up rows outside of the others need a DEFAULT partition. Older databases have
+tables that inherit (``INHERITS``), each with CHECK constraints on its rows: these are public too, and which row of the
+source is in which table is never read.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from privbench_core.schema.columns import ColumnType, Domain, Range, Values
-from privbench_core.schema.constraints import usual_name
+from privbench_core.schema.constraints import Check, Index, usual_name
 from privbench_core.schema.types.base import OrderedType
 
 _ONE_COLUMN = re.compile(r'(RANGE|LIST) \((?:"(?:[^"]|"")+"|\w+)\)')
@@ -44,6 +46,41 @@ class Partition:
         """What stands after PARTITION OF and the name of what it is a part of."""
         bounds = _DEFAULT if self.values == _DEFAULT else f"FOR VALUES {self.values}"
         return bounds if self.by is None else f"{bounds} PARTITION BY {self.by}"
+
+
+@dataclass(frozen=True)
+class HeirKey:
+    """A foreign key of an heir, with the columns of one of its table; otherwise as a `ForeignKey` in the DDL."""
+
+    columns: tuple[str, ...]
+    constraint: str | None = None
+    actions: str | None = None
+
+
+@dataclass(frozen=True)
+class Heir:
+    """A table that inherits from another one: it holds the rows that satisfy its checks, and no heir before it does.
+
+    Attributes:
+        name: Its name.
+        checks: Those of its own, at least one.
+        keys: Columns and names of its primary key and its unique sets; each is also one of its table.
+        foreign_keys: Its own.
+        indexes: Those that no constraint makes.
+        comment: As the source has it.
+    """
+
+    name: str
+    checks: tuple[Check, ...]
+    keys: tuple[tuple[tuple[str, ...], str], ...] = ()
+    foreign_keys: tuple[HeirKey, ...] = ()
+    indexes: tuple[Index, ...] = ()
+    comment: str | None = None
+
+    @property
+    def condition(self) -> str:
+        """What holds for its rows, as SQL."""
+        return " AND ".join(f"({check.expression})" for check in self.checks)
 
 
 @dataclass(frozen=True)

@@ -84,6 +84,34 @@ class MissingTogether(Storable):
 
 
 @dataclass(frozen=True)
+class MissingWhere(Storable):
+    """A column is NULL exactly where a list has some of its values, or exactly where it has others.
+
+    Attributes:
+        column: It.
+        of: The list; where it is NULL, nothing holds.
+        values: Of the list, as texts.
+        null: Whether the column is NULL where the list has one of the values; else it is NULL everywhere else.
+    """
+
+    column: str
+    of: str
+    values: tuple[str, ...]
+    null: bool
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that it is about, what follows from the others first."""
+        return self.column, self.of
+
+    @property
+    def in_words(self) -> str:
+        """What holds."""
+        where = f"{self.of} is {'' if self.null else 'not '}{' or '.join(self.values)}"
+        return f"{self.column} is NULL where {where}, and nowhere else"
+
+
+@dataclass(frozen=True)
 class Formula(Storable):
     """A number is the sum, or the product, of others.
 
@@ -129,19 +157,30 @@ class InOrder(Storable):
 
 
 ValueConstraint = PartOfDate | SameValue | Formula
-RowConstraint = ValueConstraint | MissingTogether | InOrder
+RowConstraint = ValueConstraint | MissingTogether | MissingWhere | InOrder
 _KINDS = frozenset(get_args(RowConstraint))
 MOST_PARTS = 4
-"""Of a formula: more factors could make a product too large for a float."""
+"""Of a formula: more factors could make a product too large for a float. As many values of a list."""
 
 
 def in_sequence(found: Sequence[RowConstraint]) -> tuple[RowConstraint, ...]:
     """Return constraints in the order in which they can be kept one after the other, without those that can't.
 
-    Given best first: a column is computed once, and after those that it is computed from.
+    Given best first: a column is computed once, after those that it is computed from. Columns that are NULL together
+    are where the first one is, so that one goes first of which it is known where it is NULL.
     """
+    together = _united([each.columns for each in found if isinstance(each, MissingTogether)])
+    where: dict[str, MissingWhere] = {}
+    for each in found:
+        if isinstance(each, MissingWhere):
+            where.setdefault(each.column, each)
+    unsettled = where.keys() | {name for names in together for name in names}
+    where = {name: each for name, each in where.items() if each.of not in unsettled}
     first = {each.column: each for each in reversed(found) if isinstance(each, ValueConstraint)}
-    settled: list[RowConstraint] = [each for each in found if isinstance(each, MissingTogether)]
+    groups = [tuple(sorted(names, key=lambda name: [*where, name].index(name))) for names in together]
+    following = {name for names in groups for name in names[1:]}
+    settled: list[RowConstraint] = [each for name, each in where.items() if name not in following]
+    settled += map(MissingTogether, groups)
     settled += [each for each in found if isinstance(each, InOrder) and first.keys().isdisjoint(each.columns)]
     waiting = {name: set(each.columns[1:]) & first.keys() for name, each in first.items()}
     while ready := [name for name, of in waiting.items() if waiting.keys().isdisjoint(of)]:
@@ -149,6 +188,16 @@ def in_sequence(found: Sequence[RowConstraint]) -> tuple[RowConstraint, ...]:
         for name in ready:
             del waiting[name]
     return tuple(settled)
+
+
+def _united(groups: Sequence[Sequence[str]]) -> list[list[str]]:
+    """Return groups that share no column: those that do are one."""
+    united: list[list[str]] = []
+    for group in groups:
+        shared = [each for each in united if not set(each).isdisjoint(group)]
+        united = [each for each in united if each not in shared]
+        united.append(list(dict.fromkeys(name for each in (*shared, group) for name in each)))
+    return united
 
 
 def is_well_formed(constraint: RowConstraint) -> bool:
@@ -164,6 +213,12 @@ def is_well_formed(constraint: RowConstraint) -> bool:
         return False
     if isinstance(constraint, PartOfDate) and type(constraint.part) is not DatePart:
         return False
+    if isinstance(constraint, MissingWhere):
+        values = constraint.values
+        if (type(values), type(constraint.null)) != (tuple, bool) or any(type(value) is not str for value in values):
+            return False
+        if not 0 < len(set(values)) == len(values) <= MOST_PARTS:
+            return False
     if isinstance(constraint, Formula):
         kinds = type(constraint.of), type(constraint.product), type(constraint.within)
         if kinds != (tuple, bool, float) or not 0 < constraint.within < math.inf or len(constraint.of) > MOST_PARTS:

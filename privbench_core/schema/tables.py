@@ -12,7 +12,7 @@ from privbench_core.errors import InternalError, SpecError, did_you_mean
 from privbench_core.schema.columns import Column, EnumType, Generated
 from privbench_core.schema.constraints import Check, Dependency, ForeignKey, Index, reachable
 from privbench_core.schema.documents import Leaf, find_leaf
-from privbench_core.schema.partitions import Partitioning
+from privbench_core.schema.partitions import Heir, Partitioning
 from privbench_core.schema.queried import Queried
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ class Table:
         row_order: The attribute in whose order the source has written its rows and numbered them, usually a date; None
             where rows follow their owners.
         partitioned: How the target keeps its rows; None for all in one.
+        heirs: Tables that inherit from it in PostgreSQL, where they hold some of its rows.
     """
 
     name: str
@@ -59,16 +60,14 @@ class Table:
     row_id: str | None = None
     row_order: str | None = None
     partitioned: Partitioning | None = None
+    heirs: tuple[Heir, ...] = ()
     empty: bool = False
 
     @property
     def emptied(self) -> Table:
         """The table without rows: nothing of it is modelled, and its keys say nothing about units."""
-        kept = {key: ForeignKey(key.child, key.columns, key.parent, key.parent_columns) for key in self.foreign_keys}
-        keys = tuple(
-            replace(bare, optional=key.optional, constraint=key.constraint, actions=key.actions)
-            for key, bare in kept.items()
-        )
+        said = ("child", "columns", "parent", "parent_columns", "optional", "constraint", "actions")
+        keys = tuple(ForeignKey(**{name: getattr(key, name) for name in said}) for key in self.foreign_keys)
         columns = tuple(replace(column, relative=None) for column in self.columns)
         return replace(self, columns=columns, foreign_keys=keys, public=True, row_order=None, empty=True)
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
+from typing import Any
 
 from privbench_core.schema.checks import is_contained
 from privbench_core.schema.columns import EnumType, Generated
-from privbench_core.schema.partitions import Partition, Partitioning
+from privbench_core.schema.constraints import Check, Index
+from privbench_core.schema.partitions import Heir, HeirKey, Partition, Partitioning
 from privbench_core.schema.tables import Schema, Table, View, split_name
 from privbench_core.spec import forms
 from privbench_core.spec.fields import Node
@@ -38,6 +40,24 @@ def parse_partitioning(table: Node) -> Partitioning | None:
     found = node.read(forms.PARTITIONED) if node.fields else {}
     parts = node.items(found.get("partitions"), forms.PARTITION, Partition)
     return Partitioning(found["by"], found["columns"], parts) if parts and None not in found.values() else None
+
+
+def parse_heirs(table: Node, listed: Iterable[dict[str, Any]]) -> tuple[Heir, ...]:
+    """Return the tables that inherit from one."""
+
+    def make(name: str, checks: Any, keys: Any, foreign: Any, indexes: Any, comment: str | None) -> Heir:
+        named = Node(table.where, keys or {}, table.problems)
+        groups = [(named.value(each, forms.KEY_COLUMNS), each) for each in named.fields]
+        return Heir(
+            name,
+            table.items(checks, forms.CHECK, Check),
+            tuple((group, each) for group, each in groups if group is not None),
+            table.items(foreign, forms.HEIR_KEY, HeirKey),
+            table.items(indexes, forms.INDEX, Index),
+            comment,
+        )
+
+    return table.items(listed, forms.HEIR, make)
 
 
 def parse_views(node: Node) -> tuple[View, ...]:
@@ -79,6 +99,21 @@ def partition_problems(schema: Schema, table: Table) -> Iterator[str]:
             yield f": partitioned by {by!r}; write what follows PARTITION BY, like RANGE (ordered)"
 
 
+def heir_problems(schema: Schema, table: Table) -> Iterator[str]:
+    """Yield why tables that inherit would not load or not take the rows: what follows the name of the table."""
+    groups, foreign = {table.primary_key, *table.unique}, {key.columns for key in table.foreign_keys}
+    if table.heirs and table.partitioned:
+        yield ": has both heirs and partitioned; remove one"
+    keys = (key for each in schema.tables for key in (*each.foreign_keys, *each.implied_keys) if table.heirs)
+    for key in (key for key in keys if key.parent == table.name):
+        yield f": {key.name} refers to it, but in PostgreSQL not to rows of its heirs; remove its heirs"
+    for heir in table.heirs:
+        wrong = [columns for columns, _ in heir.keys if columns not in groups]
+        wrong += [key.columns for key in heir.foreign_keys if key.columns not in foreign]
+        for columns in wrong:
+            yield f": {heir.name} has a key on ({', '.join(columns)}), which is none of the table; remove it"
+
+
 def view_problems(schema: Schema) -> Iterator[str]:
     """Yield what is wrong with views."""
     for view in schema.views:
@@ -101,6 +136,11 @@ def shared_names(schema: Schema) -> Iterator[str]:
         found += [(name, "a sequence") for name in counted if name is not None]
         for name, kind in found:
             kinds.setdefault((home, name), []).append(kind)
+        for heir in table.heirs:
+            there, own = split_name(heir.name, schema.schemas)
+            found = [(own, "a table that inherits"), *((index.name, "an index") for index in heir.indexes)]
+            for name, kind in (*found, *((name, "a key") for _, name in heir.keys)):
+                kinds.setdefault((there, name), []).append(kind)
     for view in schema.views:
         kinds.setdefault(split_name(view.name, schema.schemas), []).append("a view")
     for (_, name), (first, *others) in kinds.items():

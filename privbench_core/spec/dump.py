@@ -7,6 +7,7 @@ from typing import Any
 
 from privbench_core.schema.columns import Column, Domain, EnumType, Learn, Pattern, Range, Values
 from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.partitions import Heir
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.spec import forms
 from privbench_core.spec.fields import one_or_list
@@ -21,6 +22,17 @@ def dump_enums(schema: Schema) -> dict[str, list[str]]:
 def dump_views(schema: Schema) -> dict[str, Any]:
     """Return the ``views`` part."""
     return {view.name: forms.VIEW.write(view) for view in schema.views}
+
+
+def dump_heir(heir: Heir) -> dict[str, Any]:
+    """Return an entry of the ``heirs`` of a table."""
+    return forms.HEIR.write(
+        heir,
+        checks=[forms.CHECK.write(check) for check in heir.checks],
+        keys={name: one_or_list(columns) for columns, name in heir.keys} or None,
+        foreign_keys=[forms.HEIR_KEY.write(key) for key in heir.foreign_keys] or None,
+        indexes=[forms.INDEX.write(index) for index in heir.indexes] or None,
+    )
 
 
 def dump_tables(
@@ -40,6 +52,7 @@ def _table(table: Table, schema: Schema, orphans: Mapping[str, str], change: Cha
         "unique": [list(group) for group in table.unique],
         "key_names": {name: one_or_list(group) for group, name in table.key_names},
         "checks": [forms.CHECK.write(check) for check in table.checks],
+        "heirs": [dump_heir(heir) for heir in table.heirs],
         "dependencies": [forms.DEPENDENCY.write(rule) for rule in table.dependencies],
         "generated": {column.name: forms.GENERATED.write(column) for column in table.generated},
         # An enum implies its values, except in a primary key, where the domain declares that the column is modelled.

@@ -191,6 +191,11 @@ PARTITIONED = Form(
     columns=Key(NAMES, "name the column, or [a, b], that partitions depend on"),
     partitions=Key(list_of(PARTITION.kind, 1), "write a list like [{name: old, values: DEFAULT}]"),
 )
+HEIR_KEY = Form(
+    columns=Key(NAMES, "name the column, or [a, b], of a foreign key of the table"),
+    constraint=Key(TEXT, "write the constraint's name", None),
+    actions=Key(_CLAUSES, _ACTIONS, None),
+)
 WATERMARK = Form(watermark=Key(NAME, "name a column that grows with every change"))
 QUERY = Form(sql=Key(TEXT, "write a query that returns one row"))
 REFERENCE = Form(table=Key(NAME, "name the parent table"), columns=Key(NAMES, "name the parent's columns", None))
@@ -211,6 +216,14 @@ FOREIGN_KEY = Form(
 _LISTED = either(FOREIGN_KEY.kind, list_of(FOREIGN_KEY.kind)).schema
 _ROW_ORDER = "name the column, usually a date, in whose order rows were added to the table, or leave it out"
 KEY_COLUMNS = Key(NAMES, "write a mapping like {orders_pk: id, one_each: [a, b]}")
+HEIR = Form(
+    name=Key(NAME, "name the table that inherits"),
+    checks=Key(list_of(CHECK.kind, 1), "write a list like [{name: .., expression: 'year = 2024'}]"),
+    keys=Key(named(NAMES), KEY_COLUMNS.todo, None),
+    foreign_keys=Key(list_of(HEIR_KEY.kind), "write a list like [{columns: customer_id}]", ()),
+    indexes=Key(list_of(INDEX.kind), "write a list like [{name: .., columns: [a, b]}]", ()),
+    comment=_COMMENT,
+)
 TABLE = Form(
     "primary_key",
     "row_id",
@@ -228,6 +241,7 @@ TABLE = Form(
     dependencies=Key(list_of(DEPENDENCY.kind), "write a list like [{determinant: city, dependent: state}]", ()),
     row_order=Key(NAME, _ROW_ORDER, None),
     partitioned=Key(PARTITIONED.kind, "write {by:, columns:, partitions:}, or leave it out", None),
+    heirs=Key(list_of(HEIR.kind), "write a list like [{name: pay_2024, checks: [..]}], or leave it out", ()),
     generated=Key(named(GENERATED.kind), "write a mapping like {total: {sql_type: integer, expression: a + b}}", None),
     columns=Key(named(either(COLUMN.keys["type"].kind, COLUMN.kind), 1), "list them as name: type"),
 )

@@ -29,7 +29,7 @@ from privbench_core.schema.tables import Table
 from privbench_core.schema.types.base import OrderedType
 from privbench_core.schema.types.registry import known_sql_types, parse_sql_type
 from privbench_core.spec import forms
-from privbench_core.spec.ddl import parse_generated, parse_partitioning
+from privbench_core.spec.ddl import parse_generated, parse_heirs, parse_partitioning
 from privbench_core.spec.fields import Kind, Node, Problems
 from privbench_core.spec.model import Change, VersionQuery, Watermark
 
@@ -127,12 +127,14 @@ def _table(node: Node, enums: Mapping[str, EnumType]) -> Table | None:
         row_id=row_id,
         row_order=None if found["public"] else found["row_order"],
         partitioned=parse_partitioning(node),
+        heirs=parse_heirs(node, found["heirs"]),
     )
     computed = {column.name for column in table.generated}
     named = [table.primary_key, *table.unique, (table.row_order,) if table.row_order else ()]
     named += [table.partitioned.columns] if table.partitioned else []
     named += [part for rule in table.dependencies for part in (rule.determinant, rule.dependent)]
-    named += [tuple(name for name in index.columns if name not in computed) for index in indexes]
+    listed = [*indexes, *(index for heir in table.heirs for index in heir.indexes)]
+    named += [tuple(name for name in index.columns if name not in computed) for index in listed]
     for group in named:
         _known_columns(group, table, node.problems)
     return table

@@ -21,7 +21,7 @@ from privbench_core.schema.constraints import Check
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.schema.types.numeric import IntegerType
 from privbench_core.schema.types.registry import SqlType, parse_sql_type
-from privbench_core.spec.ddl import partition_problems, shared_names, view_problems
+from privbench_core.spec.ddl import heir_problems, partition_problems, shared_names, view_problems
 from privbench_core.spec.rules_of_keys import find_column, find_key_problems, without_known_owner
 
 _IDENTIFIER_BYTES = 63  # PostgreSQL truncates longer identifiers
@@ -60,6 +60,7 @@ def find_problems(schema: Schema, *, delta: float, broken: AbstractSet[str] = fr
             _computed,
             _using,
             partial(partition_problems, schema),
+            partial(heir_problems, schema),
             _key_names,
         ):
             problems += [f"{table.name}{problem}" for problem in rule(whole)]
@@ -304,7 +305,7 @@ def _default(column: Column) -> Iterator[str]:
 def _checks(table: Table) -> Iterator[str]:
     names = Counter(check.name for check in table.checks)
     yield from (f": two checks are called {name}; rename one" for name, n in names.items() if n > 1)
-    for check in table.checks:
+    for check in (*table.checks, *(check for heir in table.heirs for check in heir.checks)):
         yield from _expression(table, f": the check {check.name}", check.expression)
 
 
@@ -329,7 +330,7 @@ def _expression(table: Table, place: str, expression: str) -> Iterator[str]:
 
 
 def _using(table: Table) -> Iterator[str]:
-    for index in table.indexes or ():
+    for index in (*(table.indexes or ()), *(index for heir in table.heirs for index in heir.indexes)):
         if index.using is not None and not (_METHOD.match(index.using) and is_contained(index.using)):
             todo = "write what follows USING in its definition, like 'gin (doc)'"
             yield f": the index {index.name}: using is {index.using!r}; {todo}"

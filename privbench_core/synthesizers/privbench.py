@@ -13,8 +13,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from privbench_core.links.fanout import Fanout
-from privbench_core.links.measure_children import PAIRS
-from privbench_core.links.measure_fanout import fit_fanout
+from privbench_core.links.measure_fanout import PAIRS, fit_fanout
 from privbench_core.marginals.measure_pairs import PairwiseFit
 from privbench_core.marginals.measure_spn import PairwiseSPN
 from privbench_core.privacy.budget import Budget, Price

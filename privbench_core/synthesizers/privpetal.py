@@ -13,8 +13,7 @@ from typing import Any, ClassVar
 
 from privbench_core.groups.measure_groups import GroupFit
 from privbench_core.links.fanout import Fanout
-from privbench_core.links.measure_children import Ownership
-from privbench_core.links.measure_fanout import fit_sizes_and_siblings
+from privbench_core.links.measure_fanout import Ownership, fit_sizes_and_siblings
 from privbench_core.privacy.budget import Budget, Price
 from privbench_core.privacy.relations import deciding_tables, stability
 from privbench_core.schema.constraints import ForeignKey

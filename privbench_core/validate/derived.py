@@ -18,11 +18,10 @@ from numpy.typing import NDArray
 from privbench_core.columns.opaque import length_limit
 from privbench_core.columns.systematic import ascends, group_counts
 from privbench_core.links.parent_choice import repeated
-from privbench_core.sampling.keys import group_numbers
+from privbench_core.sampling.keys import group_numbers, parent_rows, unit_rows
 from privbench_core.schema.columns import Column, Pattern
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
-from privbench_core.validate.references import NO_PARENT, parent_rows, unit_rows
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -150,14 +149,14 @@ def _references(schema: Schema, key: ForeignKey, tables: Mapping[str, pa.Table])
     if key.optional:
         for name in key.columns:
             missing |= np.asarray(rows[name].is_null(nan_is_null=True))
-    fanout = group_counts(parents, parent.num_rows + 1)  # `NO_PARENT` takes the last entry, 0
+    fanout = group_counts(parents, parent.num_rows + 1)  # -1 takes the last entry, 0
     derived = {
-        reference_column(key): (parents != NO_PARENT) | missing,
+        reference_column(key): (parents >= 0) | missing,
         fanout_column(key): fanout[parents],
     }
     if key.same_unit:
         mine, theirs = unit_rows(schema, key.child, tables), unit_rows(schema, key.parent, tables)
-        derived[unit_column(key)] = (parents == NO_PARENT) | (mine == np.append(theirs, NO_PARENT)[parents])
+        derived[unit_column(key)] = (parents < 0) | (mine == np.append(theirs, -1)[parents])
     return derived
 
 

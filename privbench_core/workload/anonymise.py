@@ -1,5 +1,7 @@
 """Hide the constants of a query by its syntax tree, for owners who publish which queries run, and not their constants.
 
+Those of statements that write are always hidden, see `writes`.
+
 What may stay is listed; a query with anything else is left out. Nothing that replaces a constant depends on it.
 
 ==============================  =====================================================================================
@@ -8,14 +10,15 @@ part of the query               becomes
 constant compared with a        placeholder, which `parameters` binds to values of synthetic rows; a list has three
 column, list of constants
 other constant                  1, or '1'; a date is 2000-01-01, an interval one day, a time zone UTC
-LIMIT, OFFSET                   10, 0
+LIMIT, OFFSET                   10, or 1 of a query that stands for a value; 0
 length or precision of a type   removed
 alias, name of a CTE or window  alias_1, alias_2, ..
 comment, hint, statement name   removed
 ==============================  =====================================================================================
 
-Tables, columns, functions of DuckDB, units of time such as MONTH, NULL, IS TRUE, and positions in GROUP BY and ORDER BY
-stay. Lists of rows, JSON paths, and names that the schema does not have cannot be hidden.
+Tables, columns, functions of DuckDB, units of time such as MONTH, NULL, IS TRUE, positions in GROUP BY and ORDER BY,
+and JSON paths that synthetic documents of the column have stay. Lists of rows, other JSON paths, and names that the
+schema does not have cannot be hidden.
 """
 
 from __future__ import annotations
@@ -24,12 +27,13 @@ from collections.abc import Collection
 
 from sqlglot import exp
 
-from privbench_core.workload.engine import ResolvedQuery, UnansweredError
-from privbench_core.workload.parameters import PLACEHOLDERS, is_constant, neutral, operands
+from privbench_core.workload.engine import PLACEHOLDERS, ResolvedQuery, UnansweredError, is_constant
+from privbench_core.workload.json_paths import STEPS, Documents
+from privbench_core.workload.parameters import neutral, operands
 
 NOT_HIDDEN = (
-    "no SELECT that runs on the synthetic rows with its constants hidden, or holds some that cannot be hidden "
-    "(a JSON path, a list of rows)"
+    "does not run on the synthetic rows with its constants hidden, or holds some that cannot be hidden "
+    "(a JSON path that the bundle does not have, a list of rows)"
 )
 
 _CONSTANTS = (exp.Literal, exp.Boolean, exp.Interval, exp.HexString, exp.BitString, exp.ByteString, exp.RawString,
@@ -38,16 +42,17 @@ _UNITS = {"MICROSECOND", "MILLISECOND", "SECOND", "MINUTE", "HOUR", "DAY", "WEEK
           "CENTURY", "EPOCH", "DOW", "DOY", "ISODOW", "DAYOFWEEK", "DAYOFYEAR"}  # fmt: skip
 _WORDS = {*_UNITS, *(f"{unit}S" for unit in _UNITS), "LEFT", "RIGHT", "FULL", "INNER", "OUTER", "CROSS", "NATURAL",
           "ROWS", "RANGE", "GROUPS", "UNBOUNDED", "CURRENT ROW", "PRECEDING", "FOLLOWING", "OVER", "FIRST", "NEXT",
-          "BOTH", "LEADING", "TRAILING", "BERNOULLI", "SYSTEM"}  # fmt: skip
+          "BOTH", "LEADING", "TRAILING", "BERNOULLI", "SYSTEM", "DEFAULT", "DO NOTHING", "DO UPDATE"}  # fmt: skip
 _NEUTRAL = {"1", "10", "0", "2000-01-01", "UTC", "1 DAY", "MONTH"}
 
 
-def hide_literals(query: ResolvedQuery, functions: Collection[str]) -> None:
+def hide_literals(query: ResolvedQuery, functions: Collection[str], documents: Documents) -> None:
     """Replace the constants and aliases of a query in place; see the module for the rule.
 
     Args:
         query: The query.
         functions: Names of functions that may stay.
+        documents: Says which JSON paths may stay.
 
     Raises:
         UnansweredError: Something in it cannot be hidden. The message quotes nothing.
@@ -65,12 +70,14 @@ def hide_literals(query: ResolvedQuery, functions: Collection[str]) -> None:
             whole = _whole(node)
             whole.replace(neutral(whole))
     _rename(tree, query)
-    _refuse_others(tree, query, functions)
+    _refuse_others(tree, query, functions, documents)
 
 
-def _hide_compared(tree: exp.Query) -> None:
+def _hide_compared(tree: exp.Expr) -> None:
     """Make placeholders of the constants that are compared, and of lists of them."""
-    if tree.find(exp.Values):
+    # What PostgreSQL reads as a JSON path in a function's argument is a lambda to sqlglot.
+    values = [each for each in tree.find_all(exp.Values) if each is not tree.args.get("expression")]
+    if values or tree.find(exp.Lambda):
         raise UnansweredError(NOT_HIDDEN)
     for found in [*tree.find_all(exp.In)]:
         items = found.expressions
@@ -113,7 +120,7 @@ def _whole(node: exp.Expr) -> exp.Expr:
     return node
 
 
-def _rename(tree: exp.Query, query: ResolvedQuery) -> None:
+def _rename(tree: exp.Expr, query: ResolvedQuery) -> None:
     """Rename everything that is not a table or column of the schema, the same name always in the same way."""
     renamed: dict[str, str] = {}
     for node in tree.find_all(exp.Identifier):
@@ -122,8 +129,9 @@ def _rename(tree: exp.Query, query: ResolvedQuery) -> None:
             node.set("this", renamed.setdefault(key, f"alias_{len(renamed) + 1}"))
 
 
-def _refuse_others(tree: exp.Query, query: ResolvedQuery, functions: Collection[str]) -> None:
+def _refuse_others(tree: exp.Expr, query: ResolvedQuery, functions: Collection[str], documents: Documents) -> None:
     """Raise UnansweredError if the tree holds any text but names, neutral constants and known words."""
+    paths = {id(node.expression) for node in tree.find_all(*STEPS) if documents.has(query, node)}
     for node in tree.walk():
         for value in node.args.values():
             for text in value if isinstance(value, list) else [value]:
@@ -134,6 +142,8 @@ def _refuse_others(tree: exp.Query, query: ResolvedQuery, functions: Collection[
                         known = text in query.names or text.startswith("alias_")
                     case exp.Literal():
                         known = text in _NEUTRAL or _is_position(node)
+                    case exp.JSONPathKey() | exp.JSONPathSubscript():
+                        known = id(node.parent) in paths
                     case exp.Anonymous():
                         known = str(text).lower() in functions
                     case _:

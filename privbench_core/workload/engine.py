@@ -49,11 +49,11 @@ class ResolvedQuery:
 
     Attributes:
         tree: The syntax tree.
-        tables: The schema's tables that it reads, one entry per mention.
+        tables: The schema's tables that it names, one entry per mention.
         columns: All columns of these tables.
     """
 
-    tree: exp.Query
+    tree: exp.Expr
     tables: tuple[str, ...]
     columns: frozenset[str]
 
@@ -64,8 +64,9 @@ class ResolvedQuery:
 
     @property
     def names(self) -> frozenset[str]:
-        """Names of these tables and of all columns that the schema gives them."""
-        return frozenset({*self.tables, *self.columns})
+        """Names of these tables and of all columns that the schema gives them, and that of a row in conflict."""
+        excluded = {"excluded"} if self.tree.find(exp.OnConflict) else set[str]()
+        return frozenset({*self.tables, *self.columns, *excluded})
 
     def column(self, node: exp.Column, schema: Schema) -> tuple[Table, Column] | None:
         """Return the schema's column that ``node`` names; None if it belongs to a subquery or is ambiguous."""
@@ -79,11 +80,16 @@ class ResolvedQuery:
         return found[0] if len(found) == 1 else None
 
 
-def resolve(sql: str, dialect: str, catalogue: Catalogue) -> ResolvedQuery:
-    """Parse a query and resolve its names.
+PLACEHOLDERS = (exp.Parameter, exp.Placeholder)
+WRITES = (exp.Insert, exp.Update, exp.Delete)
+"""Statements that write, as far as they are replayed."""
+
+
+def resolve(sql: str, dialect: str, catalogue: Catalogue, *, writes: bool = False) -> ResolvedQuery:
+    """Parse a query, or a statement that ``writes``, and resolve its names.
 
     Raises:
-        UnansweredError: It does not parse, is not a SELECT, or names an unknown table. Unknown columns are left to the
+        UnansweredError: It does not parse, is neither, or names an unknown table. Unknown columns are left to the
             engine, which knows subqueries and aliases.
     """
     # sqlglot warns about statements that it does not parse; here they become an error with a reason.
@@ -92,7 +98,9 @@ def resolve(sql: str, dialect: str, catalogue: Catalogue) -> ResolvedQuery:
         tree = sqlglot.parse_one(sql, read=dialect)
     except sqlglot.errors.SqlglotError:
         raise UnansweredError(f"not understood as {'PostgreSQL' if dialect == 'postgres' else 'DuckDB'}") from None
-    if not isinstance(tree, exp.Query):
+    if writes and not (isinstance(tree, WRITES) and [*tree.find_all(*WRITES, exp.Merge)] == [tree]):
+        raise UnansweredError("no INSERT, UPDATE or DELETE by itself")
+    if not writes and not isinstance(tree, exp.Query):
         raise UnansweredError("not a SELECT")
     named = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
     tables: list[str] = []
@@ -122,7 +130,12 @@ def is_regenerated(schema: Schema, table: Table, column: Column) -> bool:
     return column.name in table.key_columns or column.type.opaque
 
 
-def with_schemas(tree: exp.Query, schemas: Sequence[str]) -> exp.Query:
+def is_constant(node: exp.Expr) -> bool:
+    """Return whether an expression reads no row."""
+    return node.find(exp.Column, exp.Query, exp.AggFunc, exp.Window, exp.Star) is None
+
+
+def with_schemas(tree: exp.Expr, schemas: Sequence[str]) -> exp.Expr:
     """Return a resolved query with the schemas of its tables, as in the DDL, and not in their names."""
     for node in tree.find_all(exp.Table):
         home, own = split_name(node.name, schemas)
@@ -143,7 +156,7 @@ def _table(node: exp.Table, catalogue: Catalogue) -> str:
     return found[0]
 
 
-def _name_columns(tree: exp.Query, tables: Mapping[str, list[str]], aliases: Mapping[str, set[str]]) -> None:
+def _name_columns(tree: exp.Expr, tables: Mapping[str, list[str]], aliases: Mapping[str, set[str]]) -> None:
     """Give every unquoted name that matches a column, regardless of case, the column's spelling.
 
     Output names that match a column are renamed with it everywhere, so the query keeps its meaning.
@@ -206,7 +219,7 @@ class Engine:
         return frozenset(name for (name,) in found)
 
     def resolve(self, sql: str, dialect: str = "postgres") -> ResolvedQuery:
-        """See `resolve`, the function; the same text is resolved once."""
+        """See `resolve`, the function, for queries; the same text is resolved once."""
         if (sql, dialect) not in self._resolved:
             self._resolved[sql, dialect] = resolve(sql, dialect, self.catalogue)
         return self._resolved[sql, dialect]
@@ -225,7 +238,19 @@ class Engine:
             self._counted[text] = rows[0][0]
         return self._counted[text]
 
-    def rows(self, tree: exp.Query, limit: int = 1_000_000) -> list[tuple[Any, ...]]:
+    def try_write(self, tree: exp.Expr) -> list[tuple[Any, ...]]:
+        """Return what a statement that writes returns, or its number of rows; nothing of it is kept.
+
+        Raises:
+            UnansweredError: As `rows`.
+        """
+        self._connection.begin()
+        try:
+            return self.rows(tree)
+        finally:
+            self._connection.rollback()
+
+    def rows(self, tree: exp.Expr, limit: int = 1_000_000) -> list[tuple[Any, ...]]:
         """Return at most ``limit`` rows of a query's result.
 
         Raises:
@@ -247,7 +272,7 @@ class Engine:
             timer.cancel()
 
 
-def counting_query(tree: exp.Query) -> exp.Query:
+def counting_query(tree: exp.Expr) -> exp.Expr:
     """Return a query for the cardinality of ``tree``.
 
     A query that returns a single COUNT returns its cardinality itself. Other aggregates without GROUP BY always return
@@ -271,7 +296,7 @@ def counting_query(tree: exp.Query) -> exp.Query:
     return exp.select(exp.Count(this=exp.Star())).from_(exp.Subquery(this=inside, alias=alias))
 
 
-def aggregates_of_all(tree: exp.Query) -> list[exp.Expr]:
+def aggregates_of_all(tree: exp.Expr) -> list[exp.Expr]:
     """Return the output columns of a query that aggregates all of its rows into one; none for any other query."""
     if not isinstance(tree, exp.Select) or any(tree.args.get(part) for part in ("group", "distinct", "having")):
         return []
@@ -310,7 +335,7 @@ def constant(expression: exp.Expr, engine: Engine) -> Any:
         The value; None if the expression names a column, is a subquery, has no value, or has one that `literal` cannot
         write.
     """
-    if expression.find(exp.Column, exp.Query, exp.Parameter, exp.Placeholder) is not None:
+    if expression.find(exp.Column, exp.Query, *PLACEHOLDERS) is not None:
         return None
     try:
         rows = engine.rows(exp.select(expression.copy()), limit=1)
@@ -358,7 +383,7 @@ def _places(query: ResolvedQuery, catalogue: Catalogue) -> Iterator[Place]:
                 yield table, column
 
 
-def _shown(tree: exp.Query) -> set[int]:
+def _shown(tree: exp.Expr) -> set[int]:
     """Return the ids of the columns that stand alone in the result of a query that neither groups nor is distinct."""
     if not isinstance(tree, exp.Select) or tree.args.get("group") or tree.args.get("distinct"):
         return set()

@@ -20,6 +20,7 @@ opaque text with a constant     the query is left out: synthetic text has no con
 of a public table               unchanged, as the table is published unchanged
 anything else                   unchanged: columns with columns, arithmetic on columns, ``<>``, ``NULL``
 a placeholder (``$1``)          values of random rows, see `parameters`; hidden constants become placeholders
+a statement that writes         none of its constants stays, see `writes`
 ==============================  =====================================================================================
 """
 
@@ -41,9 +42,11 @@ from privbench_core.columns.codec import Codes
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.errors import PublishError
 from privbench_core.schema.columns import Column
+from privbench_core.schema.documents import documents_to_learn
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.workload.anonymise import NOT_HIDDEN, hide_literals
 from privbench_core.workload.engine import (
+    PLACEHOLDERS,
     TIMEOUT_SECONDS,
     Engine,
     ResolvedQuery,
@@ -51,10 +54,13 @@ from privbench_core.workload.engine import (
     constant,
     is_regenerated,
     literal,
+    resolve,
     with_schemas,
 )
-from privbench_core.workload.parameters import PLACEHOLDERS, bind_parameters
+from privbench_core.workload.json_paths import Documents
+from privbench_core.workload.parameters import bind_parameters
 from privbench_core.workload.statements import Workload
+from privbench_core.workload.writes import outline
 
 Floats = NDArray[np.float64]
 RANGES = ("<", "<=", ">", ">=")
@@ -196,7 +202,7 @@ class ReboundWorkload:
 
     Attributes:
         workload: The queries, in PostgreSQL's dialect, names quoted.
-        rows: The cardinality of each on the synthetic database.
+        rows: The cardinality of each on the synthetic database, or how many rows it writes.
         kept: Number of each query in the owner's workload, from 1.
         left_out: (number, reason) of the others.
         literals: Number of literals that were replaced in the kept queries.
@@ -244,17 +250,22 @@ def rebind_workload(
             "publish one that is generated from the synthetic database, or declare your own queries public"
         )
     binder = _Binder(schema, synthetic, released, rng)
-    engine = Engine(synthetic, timeout)
+    engine, documents = Engine(synthetic, timeout), Documents(schema, synthetic)
     statements, rows, kept, left_out, scripts = [], [], [], [], []
     literals = 0
     for number, statement in enumerate(workload.statements, start=1):
         try:
-            query = engine.resolve(statement.sql, workload.dialect)
-            if workload.hide_literals:
-                hide_literals(query, engine.functions)
-            replaced = binder.bind(query)
-            bound = bind_parameters(query, schema, synthetic, rng)
-            rows.append(engine.cardinality(query))
+            write = None
+            if statement.writes:
+                query = resolve(statement.sql, workload.dialect, engine.catalogue, writes=True)
+                write = outline(query, schema, number, engine)
+            else:
+                query = engine.resolve(statement.sql, workload.dialect)
+            if workload.hide_literals or write:
+                hide_literals(query, engine.functions, documents)
+            replaced = binder.bind(query) if write is None else 0
+            bound = bind_parameters(query, schema, synthetic, documents, rng, write)
+            rows.append(engine.cardinality(query) if write is None else write.rows())
         except UnansweredError as reason:
             left_out.append((number, NOT_HIDDEN if workload.hide_literals else str(reason)))
             continue
@@ -338,7 +349,12 @@ class _Binder:
             return
         for node in test.find_all(exp.Column):
             found = query.column(node, self._schema)
-            if found and found[1].name not in found[0].key_columns and is_regenerated(self._schema, *found):
+            if (
+                found
+                and found[1].name not in found[0].key_columns
+                and is_regenerated(self._schema, *found)
+                and not documents_to_learn((found[1],))
+            ):
                 raise UnansweredError(f"{found[0].name}.{found[1].name}: compares opaque text, which is regenerated")
 
 

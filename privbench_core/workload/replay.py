@@ -16,7 +16,8 @@ _LARGEST_WEIGHT = 1_000_000  # pgbench reads weights as int
 def pgbench_files(rebound: ReboundWorkload) -> dict[str, str]:
     """Return the files of a workload's replay by name: ``run.sh``, and the scripts that it runs.
 
-    The transactions of largest weight are kept, as many as pgbench takes.
+    The transactions of largest weight are kept, as many as pgbench takes. Those that write are rolled back, unless
+    the variable ``finish`` is COMMIT.
     """
     statements, groups = rebound.workload.statements, rebound.workload.transactions
     kept = sorted(groups, key=lambda group: -statements[group[0]].weight)[:MOST_SCRIPTS]
@@ -32,10 +33,14 @@ def pgbench_files(rebound: ReboundWorkload) -> dict[str, str]:
         body = []
         for i in group:
             body += [rebound.pgbench[i], *([f"\\sleep {statements[i].think} ms"] if statements[i].think else [])]
-        files[name] = "\n".join([*(["BEGIN;", *body, "COMMIT;"] if first.transaction else body), ""])
+        end = ":finish;" if rebound.workload.writes(group) else "COMMIT;"
+        files[name] = "\n".join([*(["BEGIN;", *body, end] if rebound.workload.is_block(group) else body), ""])
         options.append(f"  -f {shlex.quote(f'{name}@{weight}')}")
     head = "#!/bin/sh\n# Runs the workload with pgbench, which also reads the options given here.\n"
     if left_out := len(groups) - len(kept):
         head += f"# {left_out} transactions of least weight are left out: pgbench takes {MOST_SCRIPTS} scripts.\n"
+    if any(statement.writes for statement in statements):
+        head += "# What it writes is rolled back. On a copy of the database, -D finish=COMMIT keeps it.\n"
+        options += ["  -D finish=ROLLBACK -D written=0"]
     head += 'cd "$(dirname "$0")" && exec pgbench --no-vacuum \\\n'
     return {"run.sh": head + " \\\n".join([*options, '  "$@"']) + "\n", **files}

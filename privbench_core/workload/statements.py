@@ -17,7 +17,7 @@ import csv
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 
@@ -37,12 +37,13 @@ _THINK = re.compile(r"(\d+)\s*(ms|s)", re.IGNORECASE)
 _BEGIN = re.compile(r"(BEGIN|START)(\s+(TRANSACTION|WORK))?", re.IGNORECASE)
 _COMMIT = re.compile(r"(COMMIT|END|ROLLBACK)(\s+(TRANSACTION|WORK))?", re.IGNORECASE)
 _DIALECT = re.compile(r"\s*--\s*dialect:\s*(\w+)", re.IGNORECASE)
+_WRITE = re.compile(r"(\s|--.*\n|/\*(.|\n)*?\*/)*(INSERT|UPDATE|DELETE|MERGE)\b", re.IGNORECASE)
 _STATED = re.compile(r"(?P<sql>.+?)\s*;?\s*\|\|\d+\|\|(?P<cardinality>\d+)")
 
 
 @dataclass(frozen=True)
 class Statement:
-    """One query of a workload.
+    """One statement of a workload.
 
     Attributes:
         sql: Its text, without a semicolon.
@@ -59,6 +60,11 @@ class Statement:
     weight: int = 1
     think: int = 0
     transaction: int = 0
+
+    @property
+    def writes(self) -> bool:
+        """Whether it changes rows."""
+        return _WRITE.match(self.sql) is not None
 
     @property
     def annotations(self) -> str:
@@ -101,13 +107,35 @@ class Workload:
         ends = np.cumsum([len(list(group)) for _, group in groupby(numbered)], dtype=int).tolist()
         return tuple(map(range, [0, *ends], ends))
 
+    @property
+    def weights(self) -> list[int]:
+        """How often each statement is called, relative to the others: as often as its transaction."""
+        return [self.statements[group[0]].weight for group in self.transactions for _ in group]
+
     def script(self, heads: Sequence[str]) -> str:
-        """Return SQL with BEGIN and COMMIT around transactions and a comment before each statement."""
+        """Return SQL with BEGIN and COMMIT around transactions and a comment before each statement.
+
+        What is written is rolled back.
+        """
         parts = []
         for group in self.transactions:
             body = [f"{heads[i]}{self.statements[i].sql};\n" for i in group]
-            parts += ["BEGIN;\n", *body, "COMMIT;\n"] if self.statements[group[0]].transaction else body
+            end = "ROLLBACK;\n" if self.writes(group) else "COMMIT;\n"
+            parts += ["BEGIN;\n", *body, end] if self.is_block(group) else body
         return "".join(parts)
+
+    def writes(self, group: Iterable[int]) -> bool:
+        """Return whether some of the statements at these positions write."""
+        return any(self.statements[i].writes for i in group)
+
+    def is_block(self, group: Sequence[int]) -> bool:
+        """Return whether a transaction begins and ends by statements of its own: those that write always do."""
+        return self.statements[group[0]].transaction > 0 or self.writes(group)
+
+    @property
+    def queries(self) -> Workload:
+        """The statements that only read."""
+        return replace(self, statements=tuple(each for each in self.statements if not each.writes))
 
 
 def read_workload(path: Path) -> Workload:

@@ -14,7 +14,7 @@ from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.columns.group_codes import AGREEMENTS, index_coder
 from privbench_core.columns.registry import codec_for
-from privbench_core.columns.row_constraints import VERDICTS, can_be_equal, can_be_part
+from privbench_core.columns.row_constraints import VERDICTS, can_be_equal, can_be_part, can_hold
 from privbench_core.privacy.features import (
     CoMember,
     Feature,
@@ -37,9 +37,16 @@ from privbench_core.privacy.features import (
 )
 from privbench_core.privacy.relations import is_set_null_across_units, stability
 from privbench_core.privacy.views import BoundedReferences, ViewSpec
-from privbench_core.schema.columns import Column, ColumnType, Learn, Range, Relative
+from privbench_core.schema.columns import Column, ColumnType, Learn, Range, Relative, Values
 from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved
-from privbench_core.schema.row_constraints import DatePart, MissingTogether, PartOfDate, RowConstraint, SameValue
+from privbench_core.schema.row_constraints import (
+    DatePart,
+    MissingTogether,
+    MissingWhere,
+    PartOfDate,
+    RowConstraint,
+    SameValue,
+)
 from privbench_core.schema.tables import Schema, Table
 from tests.helpers.databases import Database
 from tests.helpers.key_graphs import Ids, database_of, key, table, with_attributes
@@ -183,6 +190,9 @@ def _constraints(here: Table) -> list[RowConstraint]:
     plain = [column for column in here.attributes if column.relative is None]
     found: list[RowConstraint] = [MissingTogether((a.name, b.name)) for a, b in combinations(plain, 2)]
     found += [SameValue(a.name, b.name) for a, b in combinations(plain, 2) if can_be_equal(a, b)]
+    named = {b: str(b.domain.values[0]) if isinstance(b.domain, Values) else "true" for b in plain}
+    where = [MissingWhere(a.name, b.name, (named[b],), True) for a, b in permutations(plain, 2)]
+    found += [each for each in where if can_hold(each, [here.column(name) for name in each.columns])]
     return found + [PartOfDate(a.name, b.name, DatePart.YEAR) for a, b in permutations(plain, 2) if can_be_part(a, b)]
 
 

@@ -32,7 +32,6 @@ from privbench_core.evaluation.joins import (
 from privbench_core.evaluation.marginals import codes_tvd, subset_distances
 from privbench_core.schema.columns import ColumnType, Values
 from privbench_core.schema.tables import Schema
-from privbench_core.validate.references import NO_PARENT
 
 _NUMBERS = (ColumnType.INTEGER, ColumnType.DECIMAL, ColumnType.FLOAT)
 Tables = Mapping[str, pa.Table]
@@ -115,7 +114,7 @@ def row_figures(schema: Schema, source: Tables, synthetic: Tables) -> RowFigures
     return RowFigures(
         rows={t.name: _relative(source[t.name].num_rows, synthetic[t.name].num_rows) for t in schema.private_tables},
         join_size={
-            _name(chain): _relative(*(int((chain_links(chain, tables) != NO_PARENT).sum()) for tables, _ in both))
+            _name(chain): _relative(*(int((chain_links(chain, tables) >= 0).sum()) for tables, _ in both))
             for chain in chains(schema)
         }
         | {
@@ -196,7 +195,7 @@ def popularity_distance(true: LinkedTables, made: LinkedTables) -> float:
     """
     if not len(true.links) or not len(made.links):
         return float(len(true.links) != len(made.links))
-    none = [float((linked.links == NO_PARENT).mean()) for linked in (true, made)]
+    none = [float((linked.links < 0).mean()) for linked in (true, made)]
     density = [np.sort(linked.fanout) * (len(linked.parent) / len(linked.links)) for linked in (true, made)]
     edges = np.union1d(*(np.linspace(0.0, 1.0, len(shares) + 1) for shares in density))
     middle, width = (edges[1:] + edges[:-1]) / 2, np.diff(edges)

@@ -71,6 +71,14 @@ def test_a_baseline_finds_a_changed_plan_and_lower_costs_pass(place: tuple[Path,
         found = json.loads(said)
         assert (code, found["passed"]) == (0, True)  # the plan changed for the better
         assert found["queries"][0]["now"]["cost"] < found["queries"][0]["before"]["cost"]
+        # The changed query is called seldom, the one that fails never.
+        weighed = "-- weight: 1\n" + QUERIES.replace("-- name: orders", "-- weight: 9\n-- name: orders")
+        (tmp_path / "weighed.sql").write_text(
+            weighed.replace("select count(*) from no", "-- weight: 0\nselect 1 from no")
+        )
+        found = privbench.check(bundle, url, baseline=baseline, workload=tmp_path / "weighed.sql")
+        assert found.figures["same_plan"] == pytest.approx(0.9)
+        assert found.passed
     finally:
         execute(url, "DROP INDEX more")
 

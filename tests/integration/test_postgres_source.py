@@ -310,7 +310,7 @@ def test_many_batches_are_one_table(odd_url: str, monkeypatch: pytest.MonkeyPatc
 def test_another_driver_of_sqlalchemy_reads_the_same(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     native = open_stored(spec(url)).read(PERSON)
     monkeypatch.setattr(postgres, "readable", lambda _: False)
-    monkeypatch.setattr(database, "_CHUNK", 1)  # NULL alone in a chunk has no type of its own
+    monkeypatch.setattr(database, "BLOCK_ROWS", 1)  # NULL alone in a chunk has no type of its own
     parts = list(open_stored(spec(url)).batches(PERSON))
     chunked = pa.concat_tables(parts)
     assert len(parts) == 1 + 3, "an empty one, and one per row"

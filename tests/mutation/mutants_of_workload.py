@@ -8,6 +8,7 @@ _ANONYMISE = "workload/anonymise.py"
 _REBIND = "workload/rebind.py"
 _T = "tests/unit/test_workload_hide.py"
 _NOTHING = (f"{_T}::test_nothing_of_a_constant_alias_or_comment_is_published",)
+_WRITTEN = ("tests/unit/test_workload_writes.py::test_no_constant_of_what_is_written_travels",)
 _SAME = (f"{_T}::test_other_constants_make_the_same_text",)
 _BUNDLE = ("tests/unit/test_publish_workload.py::test_hidden_constants_are_in_no_file_of_the_bundle",)
 
@@ -19,8 +20,12 @@ def _bug(name: str, bug: str, old: str, new: str, tests: tuple[str, ...], file: 
 HIDDEN_CONSTANTS = [
     _bug("hide-spec", "the spec's wish to hide constants is not passed on", 'spec.literals == "hide"', "False", _BUNDLE,
          "pipeline/plans.py"),
-    _bug("hide-nothing", "constants are re-bound as if they were public", "if workload.hide_literals:\n", "if False:\n",
-         _NOTHING, _REBIND),
+    _bug("hide-nothing", "constants are re-bound as if they were public",
+         "if workload.hide_literals or write:\n", "if write:\n", _NOTHING, _REBIND),
+    _bug("hide-conditions", "constants in the conditions of statements that write are published where queries are",
+         "if workload.hide_literals or write:\n", "if workload.hide_literals:\n", _WRITTEN, _REBIND),
+    _bug("hide-written", "values that are written stay", "return exp.Parameter(this=exp.Literal.number(1))", "pass",
+         _WRITTEN, "workload/writes.py"),
     _bug("hide-names", "names of statements are published",
          'name = "" if workload.hide_literals else statement.name', "name = statement.name", _NOTHING, _REBIND),
     _bug("hide-reasons", "reasons quote the query that is left out",

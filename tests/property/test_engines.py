@@ -48,6 +48,7 @@ from privbench_core.schema.row_constraints import (
     Formula,
     InOrder,
     MissingTogether,
+    MissingWhere,
     PartOfDate,
     RowConstraint,
     SameValue,
@@ -210,6 +211,8 @@ def _constrained(constraints: Sequence[RowConstraint]) -> tuple[Database, ViewSp
         Column("other", ColumnType.DECIMAL, Learn(), nullable=True, precision=30, scale=0),
         Column("cents", ColumnType.DECIMAL, Learn(), nullable=True, precision=12, scale=2),
         Column("big", ColumnType.FLOAT, Learn(), nullable=True),
+        Column("text", ColumnType.CATEGORY, Learn(), nullable=True),
+        Column("flag", ColumnType.BOOLEAN, nullable=True),
     )
     table, rows = Table("row", columns, ("id",)), list[Row]()
     for place, (day, time) in enumerate(zip(days, times, strict=True)):
@@ -229,6 +232,8 @@ def _constrained(constraints: Sequence[RowConstraint]) -> tuple[Database, ViewSp
                     Decimal(number + place % 3 * 10**20),
                     Decimal(number * 200) / 100,
                     FLOATS[len(rows) % len(FLOATS)],
+                    None if len(rows) % 7 == 0 else TEXTS[len(rows) % 12],
+                    (None, True, False)[len(rows) % 3],
                 )
             )
     database = database_from(Schema("constrained", (table,), "row"), {"row": rows})
@@ -256,6 +261,10 @@ def test_engines_agree_on_which_rows_keep_a_constraint(place: Place) -> None:
         SameValue("digits", "other"),
         MissingTogether(("whole", "real", "day")),
         MissingTogether(("day", "time")),
+        *(MissingWhere("whole", "text", tuple(TEXTS[:4]), null) for null in (True, False)),
+        MissingWhere("real", "text", (TEXTS[7],), False),
+        *(MissingWhere("day", "flag", (told,), null) for told in ("true", "false") for null in (True, False)),
+        MissingWhere("text", "flag", ("true", "false"), False),
     ]
     database, spec = _constrained([*parts, *others])
     known = build_view(database.private(), spec)

@@ -12,7 +12,7 @@ from privbench_assets.checks import check_results
 from privbench_assets.resources import session_resource
 from privbench_assets.status import report_status
 from privbench_core.privacy.budget import Measure, zero
-from privbench_core.publishing.figures import FidelityFigure
+from privbench_core.publishing.verdicts import FidelityFigure
 from privbench_core.spec.load import load_spec
 from privbench_core.spec.model import FidelityPolicy
 from privbench_core.synthesizers.artifact import Artifact

@@ -12,7 +12,7 @@ import pytest
 from benchmarks.kept import KeptRuns, PeerRun
 from benchmarks.measure import NotFinishedError
 from benchmarks.one_unit import hidden, largest_shares
-from benchmarks.operational_schema import Loss, lost_lines
+from benchmarks.operational_schema import Loss, Plan, lost_lines
 from benchmarks.population import LARGEST, Population, california, households
 from benchmarks.refinement import GivenRows, _place
 from benchmarks.relations import Pair
@@ -239,3 +239,12 @@ def test_lines_that_a_dump_lacks_are_counted_by_kind_whatever_their_order() -> N
     source = "SET x = 1;\n" + table.format("a", "name text") + table.format("b", "at date") + view
     found = lost_lines(source, table.format("b", "at date") + table.format("a", "name varchar"))
     assert found == [Loss("TABLE", 6, 1, ["a"]), Loss("VIEW", 2, 2, ["billing.v"])]
+
+
+def test_plans_are_alike_if_their_nodes_are_whatever_they_cost() -> None:
+    scan = ("Seq Scan", None, [])
+    plan = Plan(("Hash Join", "Inner", [scan, ("Hash", None, [scan])]), 2.0, 9.5)
+    assert str(plan) == "Hash Join Inner (Seq Scan, Hash (Seq Scan)) [2 rows, cost 9.50]"
+    assert plan.is_like(Plan(plan.nodes, 3.0, 1.0))
+    assert not plan.is_like(Plan(("Hash Join", "Right Anti", [scan, ("Hash", None, [scan])])))
+    assert not Plan(None).is_like(Plan(None))

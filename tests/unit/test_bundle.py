@@ -324,7 +324,7 @@ def test_a_table_is_asked_for_once_and_written_one_row_group_at_a_time(
         "home": pa.table({"id": range(25), "place": pa.array([None, *codes[1:]])}),
         "pet": pa.table({"nr": range(25), "home id": range(25), "name": pa.nulls(25, pa.string())}),
     }
-    monkeypatch.setattr(table_files, "_ROW_GROUP", 10)
+    monkeypatch.setattr(table_files, "RANGE_ROWS", 10)
     asked = []
 
     class Rows(dict[str, pa.Table]):

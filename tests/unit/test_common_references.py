@@ -11,7 +11,7 @@ import pytest
 
 from privbench_core.columns.group_codes import AGREEMENTS, index_coder
 from privbench_core.errors import InternalError
-from privbench_core.links.common_references import CommonReference, common_references, wanting_common
+from privbench_core.links.fanout import CommonReference, common_references, wanting_common
 from privbench_core.links.parent_choice import ParentChoice, pick_parents
 from privbench_core.privacy.features import SameReference
 from privbench_core.privacy.views import ViewSpec

@@ -23,8 +23,8 @@ from privbench_core.explain.error_bars import intervals_of
 from privbench_core.pipeline.plans import plan_for
 from privbench_core.pipeline.rehearsal import make_replicates, rehearse
 from privbench_core.publishing.bundle import MANIFEST, README, Bundle, read_bundle, write_bundle
-from privbench_core.publishing.figures import JOIN, TWO_WAY, FidelityFigure
 from privbench_core.publishing.replicates import Distances, add_replicates
+from privbench_core.publishing.verdicts import JOIN, TWO_WAY, FidelityFigure
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.tables import Table
 from privbench_core.spec.load import load_spec

@@ -9,20 +9,18 @@ import pyarrow as pa
 import pytest
 
 from privbench_core.errors import InternalError
-from privbench_core.evaluation.counting import (
-    CountingQuery,
-    CountingShape,
-    Predicate,
-    answer_counting,
-    counting_errors,
-    counting_queries,
-)
 from privbench_core.evaluation.encode import EncodedTable
 from privbench_core.evaluation.joins import (
+    CountingQuery,
+    CountingShape,
     JoinValues,
     LinkedTables,
+    Predicate,
+    answer_counting,
     chains,
     correlations,
+    counting_errors,
+    counting_queries,
     fanout_wasserstein,
     junctions,
     link_junction,
@@ -33,10 +31,10 @@ from privbench_core.evaluation.joins import (
     sibling_pearson,
 )
 from privbench_core.evaluation.marginals import codes_tvd, crossing_subsets, mean_distances
+from privbench_core.sampling.keys import parent_rows
 from privbench_core.schema.columns import Column, ColumnType, Range, Values
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
-from privbench_core.validate.references import NO_PARENT, parent_rows
 from tests.helpers.row_figures import joint_tvd
 
 KEY = ForeignKey("person", ("household_id",), "household", ("id",), max_children=9, owner=True)
@@ -53,8 +51,8 @@ def _database(rng: np.random.Generator, parents: int = 300) -> LinkedTables:
 def test_parent_rows_of_simple_keys() -> None:
     parent = pa.table({"id": [7, 3, 5]})
     child = pa.table({"household_id": pa.array([5, 7, None, 9, 7], pa.int32())})
-    assert parent_rows(parent, child, KEY).tolist() == [2, 0, NO_PARENT, NO_PARENT, 0]
-    assert parent_rows(parent.slice(0, 0), child, KEY).tolist() == [NO_PARENT] * 5
+    assert parent_rows(parent, child, KEY).tolist() == [2, 0, -1, -1, 0]
+    assert parent_rows(parent.slice(0, 0), child, KEY).tolist() == [-1] * 5
     assert parent_rows(parent, child.slice(0, 0), KEY).tolist() == []
 
 
@@ -65,7 +63,7 @@ def test_parents_numbered_without_a_gap_are_found_as_others_are(first: int) -> N
     wanted = pa.table({"household_id": pa.array([first, first + 6, least, other, first + 3, first - 1], pa.int64())})
     shuffled = known.take(pa.array([3, 1, 0, 2, 4, 5, 6]))
     rows = parent_rows(shuffled, wanted, KEY)
-    expected = [int(shuffled["id"][row].as_py()) - first if row >= 0 else NO_PARENT for row in rows.tolist()]
+    expected = [int(shuffled["id"][row].as_py()) - first if row >= 0 else -1 for row in rows.tolist()]
     assert parent_rows(known, wanted, KEY).tolist() == expected == [0, 6, -1, -1, 3, -1]
 
 
@@ -73,7 +71,7 @@ def test_parent_rows_of_compound_keys() -> None:
     key = ForeignKey("c", ("x", "y"), "p", ("a", "b"))
     parent = pa.table({"a": ["u", "u", "v"], "b": [1, 2, 1]})
     child = pa.table({"x": ["v", "u", "v", None, "u"], "y": [1, 2, 2, 1, None]})
-    assert parent_rows(parent, child, key).tolist() == [2, 1, NO_PARENT, NO_PARENT, NO_PARENT]
+    assert parent_rows(parent, child, key).tolist() == [2, 1, -1, -1, -1]
 
 
 def _coded(tables: dict[str, pa.Table]) -> dict[str, EncodedTable]:
@@ -89,9 +87,9 @@ def test_joins_link_codes_along_keys_chains_and_junctions() -> None:
     }
     upper, lower = ForeignKey("order", ("user",), "user", ("id",)), ForeignKey("item", ("order",), "order", ("id",))
     linked = link_tables((upper,), tables, _coded(tables))
-    assert (linked.links.tolist(), linked.fanout.tolist(), linked.child_sizes) == ([1, 0, NO_PARENT], [1, 1], (4,))
+    assert (linked.links.tolist(), linked.fanout.tolist(), linked.child_sizes) == ([1, 0, -1], [1, 1], (4,))
     linked = link_tables((lower, upper), tables, _coded(tables))
-    assert linked.links.tolist() == [0, 1, NO_PARENT, NO_PARENT]
+    assert linked.links.tolist() == [0, 1, -1, -1]
     assert linked.joined.tolist() == [[0, 0], [1, 1]]
     parents = {"a": pa.table({"id": [1, 2], "x": [0, 1]}), "b": pa.table({"id": [5, 6], "x": [2, 3]})}
     met = {**parents, "ab": pa.table({"a": [1, 2, 2, None], "b": [6, 5, None, 5]})}
@@ -132,7 +130,7 @@ def test_random_linking_keeps_fanouts_and_breaks_the_joint_marginal() -> None:
 
 
 def test_children_without_a_parent_are_not_joined() -> None:
-    true = LinkedTables(np.array([[0], [1]]), (2,), np.array([[0], [1], [1]]), (2,), np.array([0, 1, NO_PARENT]))
+    true = LinkedTables(np.array([[0], [1]]), (2,), np.array([[0], [1], [1]]), (2,), np.array([0, 1, -1]))
     kept = LinkedTables(true.parent, (2,), true.child[:2], (2,), true.links[:2])
     assert joint_tvd(true, kept).tolist() == [[0.0]]
 
@@ -224,7 +222,7 @@ def _values(seed: int, likeness: float) -> JoinValues:
     links = np.repeat(np.arange(300), rng.integers(0, 5, 300))
     child = 1000 + likeness * base[links] + (1 - likeness) * rng.normal(size=len(links))
     child[::17] = np.nan
-    links[::23] = NO_PARENT
+    links[::23] = -1
     return {"p": base}, {"c": child}, links
 
 
@@ -246,7 +244,7 @@ def test_parents_and_children_agree_with_the_join() -> None:
     true, lost = _values(1, 0.7), _values(2, 0.0)
     (between,), (among,) = correlations(true, lost)
     parents, children, links = true
-    kept = (links != NO_PARENT) & ~np.isnan(children["c"])
+    kept = (links >= 0) & ~np.isnan(children["c"])
     expected = np.corrcoef(parents["p"][links[kept]], children["c"][kept])[0, 1]
     assert (between["columns"], among["columns"]) == (("p", "c"), ("c", "c"))
     assert between["source"] == pytest.approx(expected)
@@ -280,7 +278,7 @@ def test_agreement_of_siblings_is_that_of_all_pairs_of_a_parent() -> None:
     rng = np.random.default_rng(0)
     links, codes = rng.integers(-1, 20, 200), rng.integers(0, 3, 200)
     shares = []
-    for row in np.flatnonzero(links != NO_PARENT):
+    for row in np.flatnonzero(links >= 0):
         others = np.flatnonzero((links == links[row]) & (np.arange(200) != row))
         if len(others):
             shares.append((codes[others] == codes[row]).mean())

@@ -13,7 +13,6 @@ from privbench_core.evaluation.inputs import shuffled_reference
 from privbench_core.evaluation.joins import LinkedTables
 from privbench_core.schema.columns import Column, ColumnType, Learn
 from privbench_core.schema.tables import Schema, Table
-from privbench_core.validate.references import NO_PARENT
 from tests.helpers.heavy_tails import CONVERGING, Database, chain, many_to_many, optional_keys
 from tests.helpers.planted import codes_of, integer, rows_of
 from tests.helpers.row_cases import CASES, FEW_GAMES, bestsellers, few_customers, hospital_stays, seasons
@@ -110,7 +109,7 @@ def test_size_classes_are_powers_of_two():
 
 def linked(*counts: int, none: int = 0) -> LinkedTables:
     """Parents with these numbers of children, and some children without a parent."""
-    links = np.append(np.repeat(np.arange(len(counts)), counts), np.full(none, NO_PARENT)).astype(np.int64)
+    links = np.append(np.repeat(np.arange(len(counts)), counts), np.full(none, -1)).astype(np.int64)
     empty = np.zeros((len(counts), 0), np.int64)
     return LinkedTables(empty, (), np.zeros((len(links), 0), np.int64), (), links)
 

@@ -12,8 +12,7 @@ import sqlglot
 from sqlglot import exp
 
 from privbench_core.errors import SourceError
-from privbench_core.evaluation.generate import Recipe, generate_workload
-from privbench_core.evaluation.q_error import WorkloadResult, q_errors, run_workload
+from privbench_core.evaluation.q_error import Recipe, WorkloadResult, generate_workload, q_errors, run_workload
 from privbench_core.explain.comparison import summarize
 from privbench_core.schema.columns import Column, ColumnType, Values
 from privbench_core.schema.tables import Schema, Table

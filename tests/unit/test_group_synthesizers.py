@@ -14,7 +14,7 @@ from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.groups.group_model import GroupModel
 from privbench_core.groups.measure_groups import FanoutClasses, reconciled
 from privbench_core.links.fanout import Fanout
-from privbench_core.links.measure_children import Ownership
+from privbench_core.links.measure_fanout import Ownership
 from privbench_core.marginals.one_way import OneWay
 from privbench_core.privacy.budget import Budget
 from privbench_core.profiles.profile import OWNER_FANOUT, parent_column

@@ -6,8 +6,7 @@ import pytest
 
 from privbench_core.engines.memory.database import PrivateDatabase
 from privbench_core.links.fanout import Fanout
-from privbench_core.links.measure_children import Ownership
-from privbench_core.links.measure_fanout import fit_fanout
+from privbench_core.links.measure_fanout import Ownership, fit_fanout
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.features import OfParent
 from privbench_core.privacy.filter import PrivacyFilter

@@ -189,6 +189,12 @@ def test_a_comparison_keeps_its_limits_or_names_what_misses_them():
     assert missed["answered"] == "queries that ran: 66.7%; at least 90.0% are required"
     assert missed["time_ratio"] == "run times, median ratio: 1.75; at most 1.58 is allowed"  # 1.5 times the noise
     assert list(missed) == ["answered", "time_ratio"]
+    weighed = PlanComparison(
+        times, ({"query": 3, "reason": "failed"},), 3, RunTimeSettings(), "16.2", (6, 3, 1)
+    ).figures
+    expected = {"answered": 0.9, "same_plan": 2 / 3, "time_ratio": 1.5, "time_noise": 1.1}
+    assert {name: weighed[name] for name in expected} == pytest.approx(expected)
+    assert PlanComparison(times, (), 2, RunTimeSettings(), "16.2", (0, 0)).figures["same_plan"] is None
     nothing = PlanComparison((), (), 3, RunTimeSettings(), "16.2").figures
     assert missed_thresholds(nothing) == {}
 

@@ -47,7 +47,15 @@ from privbench_core.privacy.split_rules import ByValue, Centres
 from privbench_core.privacy.views import CodedView, ViewSpec
 from privbench_core.schema.columns import Column, ColumnType, Range
 from privbench_core.schema.constraints import ForeignKey
-from privbench_core.schema.row_constraints import DatePart, Formula, InOrder, MissingTogether, PartOfDate, SameValue
+from privbench_core.schema.row_constraints import (
+    DatePart,
+    Formula,
+    InOrder,
+    MissingTogether,
+    MissingWhere,
+    PartOfDate,
+    SameValue,
+)
 from privbench_core.schema.tables import Schema, Table
 from tests.helpers.databases import Database, town
 from tests.helpers.depot import depot
@@ -383,6 +391,10 @@ WRONG_CONSTRAINTS = {
     "one column twice": (MissingTogether(("size", "size")), VERDICT, "each once"),
     "one column": (MissingTogether(("size",)), VERDICT, "each once"),
     "no columns": (MissingTogether(()), VERDICT, "each once"),
+    "no value": (MissingWhere("size", "paid", (), True), VERDICT, "row_constraints"),
+    "values that are no texts": (MissingWhere("size", "paid", (1,), True), VERDICT, "row_constraints"),
+    "a value twice": (MissingWhere("size", "paid", ("1", "1"), True), VERDICT, "row_constraints"),
+    "no list": (MissingWhere("size", "paid", ("1",), True), VERDICT, "of types"),
     "a list of names": (MissingTogether(["size", "paid"]), VERDICT, "row_constraints"),
     "two types": (SameValue("size", "paid"), VERDICT, "of types"),
     "an order of two types": (InOrder("size", "paid"), VERDICT, "of types"),

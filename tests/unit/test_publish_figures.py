@@ -6,8 +6,15 @@ from typing import Any
 
 import pytest
 
-from privbench_core.publishing.figures import FidelityFigure
-from privbench_core.publishing.verdicts import Grade, Verdict, blocking, judge_table, judge_tables, lost_in
+from privbench_core.publishing.verdicts import (
+    FidelityFigure,
+    Grade,
+    Verdict,
+    blocking,
+    judge_table,
+    judge_tables,
+    lost_in,
+)
 from privbench_core.spec.model import FidelityPolicy
 
 WHERE = ("person", "join TVD")

@@ -26,16 +26,18 @@ from privbench_core.privacy.budget import Budget, Measure, Price
 from privbench_core.profiles.measure_profile import implied_joints
 from privbench_core.profiles.profile import Profile
 from privbench_core.sampling.constraints import made_to_satisfy
-from privbench_core.schema.columns import Column, ColumnType, Learn, Range
+from privbench_core.schema.columns import Column, ColumnType, Learn, Range, Values
 from privbench_core.schema.constraints import Check
 from privbench_core.schema.row_constraints import (
     DatePart,
     Formula,
     InOrder,
     MissingTogether,
+    MissingWhere,
     PartOfDate,
     RowConstraint,
     SameValue,
+    in_sequence,
 )
 from privbench_core.schema.tables import Schema, Table
 from tests.helpers.noise import SeededNoise
@@ -150,8 +152,8 @@ def test_nothing_is_paid_for_what_noise_would_hide(amount: float) -> None:
 
 def test_joints_follow_from_constraints_without_being_measured() -> None:
     profile = learned(rows())
-    joint = implied_joints(TABLE, profile)["paid", "year"]
-    first, second = (profile.one_way.clean()[name] for name in ("paid", "year"))
+    joint = implied_joints(TABLE, profile)["year", "paid"]
+    first, second = (profile.one_way.clean()[name] for name in ("year", "paid"))
     assert joint.sum(axis=0) == pytest.approx(second, rel=0.1, abs=5)
     independent = np.outer(first, second) / second.sum()
     assert np.abs(joint - independent).sum() / 2 > 0.5 * joint.sum()
@@ -185,6 +187,87 @@ def test_columns_that_are_missing_together_come_from_one_row() -> None:
     assert [each is None for each in made["fee"].to_pylist()] == [False, True, False, False]
     assert made["fee"][0].as_py() in {30, 40}
     assert made["year"].to_pylist() == [1, None, 3, 4]
+
+
+PARCEL = Table(
+    "parcel",
+    (
+        Column("id", INTEGER),
+        Column("status", ColumnType.CATEGORY, Values(("new", "packed", "shipped", "lost"))),
+        Column("insured", ColumnType.BOOLEAN),
+        Column("carrier", ColumnType.CATEGORY, Values(("post", "bike")), nullable=True),
+        Column("shipped", DATE, Learn(), nullable=True),
+        Column("premium", INTEGER, Range(1, 8), nullable=True),
+    ),
+    ("id",),
+)
+PARCELS = Schema("parcels", (PARCEL,), "parcel")
+SHIPPED = MissingWhere("carrier", "status", ("new", "packed"), True)
+INSURED = MissingWhere("premium", "insured", ("false",), True)
+
+
+def parcels(broken: float = 0.0, n: int = 3000) -> pa.Table:
+    """Parcels that have a carrier and a date once they are shipped, but for a share of them."""
+    rng = np.random.default_rng(2)
+    status = rng.choice(["new", "packed", "shipped", "lost"], n, p=[0.3, 0.13, 0.5, 0.07])
+    insured, off = rng.random(n) < 0.2, rng.random(n) < broken
+    away = np.isin(status, ["new", "packed"]) ^ off
+    return rows_of(
+        PARCEL,
+        id=np.arange(n),
+        status=status,
+        insured=insured,
+        carrier=pa.array(rng.choice(["post", "bike"], n), mask=away),
+        shipped=pa.array(np.datetime64("2020-01-01") + rng.integers(0, 900, n), mask=away),
+        premium=pa.array(rng.integers(1, 9, n), mask=~insured ^ off),
+    )
+
+
+def test_a_value_of_a_list_says_where_others_are_missing() -> None:
+    """Rows are drawn so, and the joint of both columns follows without being measured."""
+    source = parcels()
+    profile = learn_counted(door_of(PARCELS, {"parcel": source}, PLENTY), PARCEL, 1, PLENTY, 0.4)[1]
+    together = MissingTogether(("carrier", "shipped"))
+    assert set(profile.constraints) == {SHIPPED, INSURED, together}
+    assert Profile.from_dict(profile.to_dict()).constraints == profile.constraints
+    joint, labels = implied_joints(PARCEL, profile)["insured", "premium"], profile.discretizers["premium"].size
+    assert joint.shape == (2, labels)
+    assert joint[1, -1] < 0.01 * joint[1].sum()
+    assert joint[0, -1] > 0.99 * joint[0].sum()
+    made = draw_exactly(PARCELS, {"parcel": source})["parcel"].table
+    kept: tuple[RowConstraint, ...] = (SHIPPED, INSURED, together)
+    for constraint in kept:
+        found = verdicts(PARCEL, constraint, {name: made.column(name) for name in constraint.columns})
+        assert (found != VIOLATED).all(), constraint
+    assert made.column("carrier").null_count == pytest.approx(source.column("carrier").null_count, rel=0.05)
+
+
+def test_where_a_tenth_of_the_rows_have_a_value_in_spite_of_it_is_not_found() -> None:
+    source = parcels(broken=0.1)
+    profile = learn_counted(door_of(PARCELS, {"parcel": source}, PLENTY), PARCEL, 1, PLENTY, 0.4)[1]
+    assert profile.constraints == (MissingTogether(("carrier", "shipped")),)
+
+
+def test_where_a_list_says_nothing_a_value_may_be_missing_or_not() -> None:
+    status = ["new", "new", "shipped", "shipped", None, None]
+    values = {"status": pa.array(status), "carrier": pa.array(["post", None] * 3)}
+    found = verdicts(PARCEL, SHIPPED, {name: pa.chunked_array([each]) for name, each in values.items()})
+    assert found.tolist() == [VIOLATED, SATISFIED, SATISFIED, VIOLATED, NOT_APPLICABLE, NOT_APPLICABLE]
+    made = made_to_satisfy(PARCEL, [SHIPPED], values, {}, np.random.default_rng(0))
+    assert made["carrier"].to_pylist() == [None, None, "post", "post", "post", None]
+
+
+def test_what_is_missing_together_is_where_a_list_says_so() -> None:
+    """Groups that share a column are one, after the column of which it is known where it is missing."""
+    found: list[RowConstraint] = [
+        MissingTogether(("a", "b")),
+        MissingTogether(("c", "d")),
+        MissingTogether(("d", "b")),
+        MissingWhere("c", "x", ("1",), True),
+        MissingWhere("a", "x", ("2",), True),
+        MissingWhere("e", "d", ("3",), True),
+    ]
+    assert in_sequence(found) == (found[3], MissingTogether(("c", "a", "b", "d")))
 
 
 ORDER = Table(
@@ -257,6 +340,10 @@ def test_sums_products_and_orders_are_found_and_kept() -> None:
         ("net + tax = gross", Formula("gross", ("net", "tax"), False, 5e-16)),
         ("high_tide >= low_tide AND quantity > 0", InOrder("low_tide", "high_tide")),
         ("(net IS NULL) = (tax IS NULL)", MissingTogether(("net", "tax"))),
+        ("(tax IS NULL) = (kind = 'gift')", MissingWhere("tax", "kind", ("gift",), True)),
+        ("(kind IN ('sale', 'rent')) = (tax IS NOT NULL)", MissingWhere("tax", "kind", ("sale", "rent"), False)),
+        ("(net IS NULL) = (kind = 'gift')", None),
+        ("(net IS NULL) = (tax IS NOT NULL)", None),
         ("low_tide = high_tide", SameValue("low_tide", "high_tide")),
         ("low_tide = high_tide + 1", None),
         ("low_tide < high_tide OR quantity = 1", None),
@@ -266,7 +353,8 @@ def test_sums_products_and_orders_are_found_and_kept() -> None:
     ],
 )
 def test_checks_are_read_as_constraints(expression: str, constraint: RowConstraint | None) -> None:
-    table = replace(ORDER, checks=(Check("c", expression),))
+    kind = Column("kind", ColumnType.CATEGORY, Values(("gift", "sale", "rent")))
+    table = replace(ORDER, columns=(*ORDER.columns, kind), checks=(Check("c", expression),))
     assert declared_constraints(table) == (() if constraint is None else (constraint,))
 
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from privbench_core.schema.columns import Column, ColumnType, Learn
+from privbench_core.schema.tables import Schema, Table
 from privbench_core.workload.anonymise import NOT_HIDDEN, hide_literals
 from privbench_core.workload.engine import UnansweredError, resolve
+from privbench_core.workload.json_paths import Documents
 from privbench_core.workload.parameters import bind_parameters
 from privbench_core.workload.rebind import rebind_workload
 from privbench_core.workload.replay import pgbench_files
@@ -53,7 +58,8 @@ select age::zqtype from customer
 select note collate "Zq" from customer
 select age from zqschema.customer
 select date_trunc('Zqunit', "Day") from sale
-delete from customer where kind = 'Zq'
+merge into customer using sale on customer.id = sale.customer when matched then delete
+with zq as (delete from sale where id = 777 returning *) select * from zq
 select 'Zq from customer
 """.strip().split("\n")
 
@@ -110,11 +116,49 @@ EXPRESSION = st.recursive(
 @given(EXPRESSION, EXPRESSION)
 def test_no_expression_lets_a_constant_through(shown: str, where: str):
     sql = f'select {shown} as "zq", {shown} from customer c where {where} group by {shown} limit 777'
+    documents = Documents(SCHEMA, ROWS)
     try:
         query = resolve(sql, "postgres", {name: rows.column_names for name, rows in ROWS.items()})
-        hide_literals(query, {"coalesce", "now"})
-        bound = bind_parameters(query, SCHEMA, ROWS, np.random.default_rng(0))
+        hide_literals(query, {"coalesce", "now"}, documents)
+        bound = bind_parameters(query, SCHEMA, ROWS, documents, np.random.default_rng(0))
     except UnansweredError:
         return
     for tree in (query.tree, bound.replay):
         assert not SECRET.search(tree.sql(dialect="postgres")), sql
+
+
+EVENT = Table("event", (Column("id", ColumnType.INTEGER), Column("data", ColumnType.JSON, Learn()),
+                        Column("raw", ColumnType.JSON)), ("id",))  # fmt: skip
+DOCUMENT = json.dumps({"plan": "it's:1", "n": 1.5, "by": {"city": "Rome", "a.b": True}, "none": None, "tags": ["x"]})
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ("data->>'plan' = 'zq'", "data\" ->> 'plan' = 'it''s:1'"),
+        ("data->>'plan' like 'zq%' and data->>'n' >= '777'", "->> 'plan' LIKE 'it''%' AND \"data\" ->> 'n' >= '1.5'"),
+        ("(data->'by')->>'city' in ('zq') and data->>'none' is null", "IN ('Rome', 'Rome', 'Rome') AND"),
+        ("data->'by'->>'a.b' = 'zq' and lower((data->'tags')->>0) = 'zq'", "->> 0) = LOWER('x')"),
+        (
+            "cast(data->>'n' as numeric) between 777 and 778",
+            "BETWEEN CAST('1.5' AS DECIMAL) AND CAST('1.5' AS DECIMAL)",
+        ),
+        ("lower(data->'tags'->>0) = 'zq'", ""),
+        ("data->>'zq' = '1'", ""),
+        ("data->>'city' = '1'", ""),
+        ("data->'plan'->>'zq' = '1'", ""),
+        ("data->'tags'->>777 = '1'", ""),
+        ("data->'plan' = '1' || 'zq' or data->>'zq.plan' = '1'", ""),
+        ("raw->>'plan' = '1'", ""),
+        ("json_extract_path_text(data, 'by', 'zq') = '1'", ""),
+        ("data->>'' = '1'", ""),
+    ],
+)
+def test_a_json_path_stays_if_synthetic_documents_have_it(condition: str, expected: str):
+    rows = {"event": pa.table({"id": [1, 2], "data": [DOCUMENT, None], "raw": [DOCUMENT, None]})}
+    workload = Workload((Statement(f"select count(*) from event where {condition}"),), hide_literals=True)
+    found = rebind_workload(workload, Schema("s", (EVENT,), "event"), rows, {}, np.random.default_rng(0))
+    assert not SECRET.search(found.to_sql())
+    assert expected in found.to_sql()
+    assert found.kept == ((1,) if expected else ())
+    assert found.rows == ((1,) if expected else ())

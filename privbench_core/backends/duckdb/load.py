@@ -59,6 +59,7 @@ def duckdb_schema(schema: Schema) -> DuckDBSchema:
         for table in schema.tables:
             left_out += [f"{table.name}.{column.name}: the computed column" for column in table.generated]
             left_out += [f"{table.name}: the partitions"] if table.partitioned else []
+            left_out += [f"{table.name}: the table {heir.name}, which inherits from it" for heir in table.heirs]
             for index in table.indexes or ():
                 on = f"{qualified(table.name, schema.schemas)} ({name_list(index.columns)})"
                 statement = f"CREATE INDEX {quote_identifier(index.name)} ON {on};"

@@ -27,11 +27,11 @@ from privbench_core.backends.expressions import declared_table, in_postgres
 from privbench_core.backends.fingerprint import fingerprint_files
 from privbench_core.backends.postgres.ddl import quote_identifier
 from privbench_core.errors import SourceError
+from privbench_core.guards import RANGE_ROWS
 from privbench_core.schema.columns import ColumnType
 from privbench_core.schema.tables import Table
 from privbench_core.spec.model import VersionQuery, Watermark
 
-_ROWS = 1 << 20  # read at a time
 _CATALOGUE = {
     "columns": "SELECT table_name, column_name, data_type, is_nullable, column_default, comment FROM duckdb_columns()"
     " WHERE NOT internal AND schema_name = 'main' ORDER BY table_name, column_index",
@@ -66,7 +66,7 @@ class DuckDBSource(Source):
             check_columns(table, _names(connection, table.name))
             names = ", ".join(quote_identifier(column.name) for column in table.columns)
             found = connection.sql(f"SELECT {names} FROM main.{quote_identifier(table.name)}")
-            yield from parts_of(found.to_arrow_reader(_ROWS))
+            yield from parts_of(found.to_arrow_reader(RANGE_ROWS))
 
     def version(self, table: Table, change: Watermark | VersionQuery) -> str:
         with self._open() as connection:

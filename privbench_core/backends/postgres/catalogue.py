@@ -26,7 +26,7 @@ from privbench_core.backends.postgres.queries import QUERIES, SCHEMAS
 from privbench_core.errors import SourceError, did_you_mean
 from privbench_core.schema.columns import ColumnType, Generated, IdentitySequence
 from privbench_core.schema.constraints import Check, Index, usual_name
-from privbench_core.schema.partitions import Partition, Partitioning
+from privbench_core.schema.partitions import Heir, HeirKey, Partition, Partitioning
 from privbench_core.schema.tables import View, split_name
 from privbench_core.schema.types.registry import parse_sql_type
 from privbench_core.spec.location import describe, open_engine
@@ -84,7 +84,8 @@ def postgres_catalogue(url: URL, schemas: Sequence[str] = ()) -> Catalogue:
     for kind in ("partitions", "columns", "domain_checks", "constraints", "indexes"):
         for row in found[kind]:
             getattr(reflected[row.called], kind).append(row)
-    tables = tuple(each.table() for each in reflected.values())
+    heirs = {row.written: reflected[row.called] for row in found["tables"] if row.is_heir}
+    tables = tuple(each.table(heirs) for each in reflected.values() if not each.about.is_heir)
     unread = [row for row in there if row.filled and row.name not in chosen and not _names_schema(url)]
     denied = "which this login may not use; grant USAGE on it"
     notes = [f"the schema {row.name}, {'as you decided' if row.usable else denied}" for row in unread]
@@ -140,12 +141,9 @@ class _Reflected:
     names: dict[tuple[str, ...], str] = field(default_factory=dict)  # of keys, where they are not the usual ones
     read_as: dict[str, str] = field(default_factory=dict)  # columns that a benchmark has in another type
 
-    def table(self) -> FoundTable:
+    def table(self, others: Mapping[str, _Reflected]) -> FoundTable:
+        """Return the table, given all tables that inherit by their names in SQL."""
         name = self.about.called
-        lost = f", without the columns {self.about.of_heirs}" if self.about.of_heirs else ""
-        self._note(
-            self.about.heirs, f"the tables {self.about.heirs}, which inherit from {name}: their rows are here{lost}"
-        )
         self._note(self.about.indexes, f"the indexes {self.about.indexes}, which only partitions of {name} have")
         self._note(self.about.guarded, f"the row security of {name}, which may hide rows from this login")
         columns = tuple(self._column(row) for row in self.columns if not row.generated)
@@ -162,6 +160,12 @@ class _Reflected:
         usable = {column.name: column.type.logical.textual for column in columns if column.type}
         textual = [name for name, is_textual in usable.items() if is_textual]
         checks = sorted(self._checks(usable, textual), key=lambda check: check.name)
+        heirs = {each: others[each].heir(self, usable, textual) for each in self.about.heirs if each in others}
+        merged = [each for each in self.about.heirs if not heirs.get(each)]
+        lost = f", without the columns {self.about.of_heirs}" if self.about.of_heirs else ""
+        self._note(merged, f"the tables {', '.join(merged)}, which inherit from {name}: their rows are here{lost}")
+        of_merged = ", ".join(row.name for each in merged if each in others for row in others[each].indexes)
+        self._note(of_merged, f"the indexes {of_merged} of these tables")
         return FoundTable(
             name,
             columns,
@@ -176,6 +180,33 @@ class _Reflected:
             key_names=tuple(self.names.items()),
             generated=tuple(found for found in generated if found is not None),
             partitioned=partitioned,
+            heirs=tuple(heir for heir in heirs.values() if heir is not None),
+        )
+
+    def heir(self, above: _Reflected, usable: Iterable[str], textual: list[str]) -> Heir | None:
+        """Return the table as an heir of another one; None if nothing decides which rows it has.
+
+        So it has checks of its own, all of which a benchmark can have, no columns of its own, and neither other parents
+        nor heirs.
+        """
+        self.read_as = above.read_as
+        checks = tuple(self._checks(usable, textual))
+        is_simple = self.about.inherits == [above.about.written] and not self.about.has_heirs
+        listed, own = sum(row.kind == "c" for row in self.constraints), len(self.columns) - len(above.columns)
+        if not (checks and len(checks) == listed and is_simple and own == 0):
+            return None
+        indexes = [row for row in self.indexes if self._fits(row)]
+        keys = [(self._key_columns(row), row.name) for row in self.constraints if row.kind in {"p", "u"}]
+        keys += [(self._unique_index(row), row.name) for row in indexes if row.is_unique]
+        foreign = tuple(HeirKey(key.columns, key.constraint, key.actions) for key in self._foreign_keys())
+        above.notes += self.notes
+        return Heir(
+            self.about.called,
+            checks,
+            tuple(keys),
+            foreign,
+            tuple(self._index(row, textual) for row in indexes if not row.is_unique),
+            self.about.comment,
         )
 
     def _note(self, is_lost: object, what: str) -> None:
@@ -343,6 +374,9 @@ class _Reflected:
         """Yield the checks of the table, and those of its columns' domains with the column for VALUE."""
         for row in self.constraints:
             if row.kind != "c":
+                continue
+            if row.alone and self.about.heirs:
+                self.notes.append(f"the check {row.name}, which does not hold for the tables that inherit")
                 continue
             missing = ", ".join(sorted(set(row.columns or ()).difference(usable)))
             needs = row.needs or self._other_type(row.columns)

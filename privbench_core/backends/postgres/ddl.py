@@ -9,11 +9,12 @@ the order in which the DDL makes them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from privbench_core.schema.columns import Column, Generated, IdentitySequence
-from privbench_core.schema.constraints import ForeignKey, Index
+from privbench_core.schema.constraints import ForeignKey, Index, usual_name
+from privbench_core.schema.partitions import Heir
 from privbench_core.schema.tables import Schema, Table, split_name
 
 if TYPE_CHECKING:
@@ -78,16 +79,53 @@ def create_tables_sql(schema: Schema) -> str:
 def vacuum_sql(schema: Schema) -> str:
     """Return the statement after which queries are planned as in a database in use, where autovacuum has been.
 
-    It leaves statistics, and says which pages all can see: else PostgreSQL takes index-only scans for expensive.
+    It leaves statistics, and says which pages all can see: else PostgreSQL takes index-only scans for expensive. Tables
+    whose rows went to heirs are written anew before.
     """
-    stored = (view.name for view in schema.views if view.materialized)
-    return f"VACUUM (ANALYZE) {', '.join(qualified(name, schema.schemas) for name in (*schema.by_name, *stored))};\n"
+    names = [table.name for table in with_heirs(schema)] + [view.name for view in schema.views if view.materialized]
+    full = [f"VACUUM (FULL) {qualified(table.name, schema.schemas)};\n" for table in schema.tables if table.heirs]
+    return f"{''.join(full)}VACUUM (ANALYZE) {', '.join(qualified(name, schema.schemas) for name in names)};\n"
+
+
+def with_heirs(schema: Schema) -> list[Table]:
+    """Return the tables in sampling order, each with its heirs after it, which have its columns and their own keys."""
+    return [each for table in schema.sampling_order for each in (table, *(_heir(table, heir) for heir in table.heirs))]
+
+
+def _heir(table: Table, heir: Heir) -> Table:
+    own = [columns for columns, _ in heir.keys]
+    keys = [(key, above) for key in heir.foreign_keys for above in table.foreign_keys if above.columns == key.columns]
+    return Table(
+        heir.name,
+        tuple(replace(column, identity=False, sequence=None, comment=None) for column in table.columns),
+        table.primary_key if table.primary_key in own else (),
+        tuple(replace(above, child=heir.name, constraint=key.constraint, actions=key.actions) for key, above in keys),
+        unique=tuple(columns for columns in table.unique if columns in own),
+        checks=heir.checks,
+        indexes=heir.indexes,
+        comment=heir.comment,
+        key_names=heir.keys,
+        generated=tuple(replace(column, comment=None) for column in table.generated),
+    )
+
+
+def move_to_heirs(schema: Schema) -> list[str]:
+    """Return what moves rows from tables to those of their heirs whose checks they satisfy, the first of several."""
+    moves = []
+    for table in schema.tables:
+        columns = name_list(column.name for column in table.columns)
+        for heir in table.heirs:
+            own, above = qualified(heir.name, schema.schemas), qualified(table.name, schema.schemas)
+            moved = f"DELETE FROM ONLY {above} WHERE {heir.condition} RETURNING {columns}"
+            moves.append(f"WITH moved AS ({moved}) INSERT INTO {own} ({columns}) SELECT * FROM moved;")
+    return moves
 
 
 def create_keys_sql(schema: Schema) -> str:
     """Return primary, unique and foreign keys, indexes, counters, comments and views: for after the rows."""
-    tables, schemas = schema.sampling_order, schema.schemas
-    primary = [_own_key(table, schemas, "PRIMARY KEY", table.primary_key) for table in tables]
+    tables, schemas = with_heirs(schema), schema.schemas
+    keyed = [table for table in tables if table.primary_key]
+    primary = [_own_key(table, schemas, "PRIMARY KEY", table.primary_key) for table in keyed]
     unique = [_own_key(table, schemas, "UNIQUE", columns) for table in tables for columns in table.unique]
     keys = [_foreign_key(key, schemas) for table in tables for key in (*table.foreign_keys, *table.implied_keys)]
     indexes = [statement for table in tables for statement in _indexes(table, schemas)]
@@ -133,7 +171,7 @@ def _table(table: Table, schema: Schema) -> str:
     lines = ",\n".join(f"    {line}" for line in inside)
     made = f"CREATE TABLE {qualified(table.name, schema.schemas)} (\n{lines}\n)"
     if table.partitioned is None:
-        return f"{made};\n"
+        return f"{made};\n{_lines(_heirs(table, schema.schemas))}"
     return f"{made} PARTITION BY {table.partitioned.by};\n{_lines(_partitions(table, schema.schemas))}"
 
 
@@ -144,6 +182,19 @@ def _partitions(table: Table, schemas: Sequence[str]) -> Iterable[str]:
         above = table.name if part.of is None else f"{home}{part.of}"
         own = qualified(f"{home}{part.name}", schemas)
         yield f"CREATE TABLE {own} PARTITION OF {qualified(above, schemas)} {part.clause};"
+
+
+def _heirs(table: Table, schemas: Sequence[str]) -> Iterable[str]:
+    """Yield what makes the heirs of a table, which take their numbers from its sequences."""
+    own = split_name(table.name, schemas)[1]
+    for heir in table.heirs:
+        name = qualified(heir.name, schemas)
+        checks = (f"CONSTRAINT {quote_identifier(check.name)} CHECK ({check.expression})" for check in heir.checks)
+        yield f"CREATE TABLE {name} ({', '.join(checks)}) INHERITS ({qualified(table.name, schemas)});"
+        for column in (column for column in table.columns if column.identity):
+            sequence = (column.sequence and column.sequence.name) or usual_name(own, (column.name,), "seq")
+            called = quote_text(qualified(f"{table.name.removesuffix(own)}{sequence}", schemas))
+            yield f"ALTER TABLE {name} ALTER {quote_identifier(column.name)} SET DEFAULT nextval({called});"
 
 
 def _column(column: Column, schemas: Sequence[str]) -> str:

@@ -16,7 +16,15 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from privbench_core.backends.loading import Files, Loaded, refuse_tables
-from privbench_core.backends.postgres.ddl import create_keys_sql, create_tables_sql, name_list, qualified, vacuum_sql
+from privbench_core.backends.postgres.ddl import (
+    create_keys_sql,
+    create_tables_sql,
+    move_to_heirs,
+    name_list,
+    qualified,
+    vacuum_sql,
+    with_heirs,
+)
 from privbench_core.errors import PublishError, SourceError
 from privbench_core.schema.columns import Column
 from privbench_core.schema.tables import Schema, Table
@@ -34,10 +42,13 @@ def load_postgres(schema: Schema, files: Files, target_url: str, *, replace: boo
         connection.execute(create_tables_sql(schema))
         names = {table: qualified(table, schema.schemas) for table in files}
         rows = {table: _copy(connection, schema.table(table), name, files[table]) for table, name in names.items()}
+        for moved in move_to_heirs(schema):
+            connection.execute(moved.encode())
         connection.execute(create_keys_sql(schema))
         connection.commit()
         connection.autocommit = True  # VACUUM runs in no transaction
-        connection.execute(vacuum_sql(schema))
+        for vacuum in vacuum_sql(schema).splitlines():
+            connection.execute(vacuum.encode())
         return Loaded(rows)
 
 
@@ -63,11 +74,12 @@ class Target:
         called = "CASE WHEN schemaname = current_schema() THEN tablename ELSE concat(schemaname, '.', tablename) END"
         query = f"SELECT {called} FROM pg_tables WHERE schemaname = current_schema() OR schemaname = ANY(%s::text[])"
         found = [name for (name,) in connection.execute(query.encode(), [list(schema.schemas[1:])])]
+        named = [table.name for table in with_heirs(schema)]
         if not replace:
-            refuse_tables(found, list(schema.by_name), self.where)
+            refuse_tables(found, named, self.where)
         for view in reversed(schema.views) if replace else ():
             connection.execute(f"DROP {view.kind} IF EXISTS {qualified(view.name, schema.schemas)}".encode())
-        existing = [qualified(name, schema.schemas) for name in schema.by_name if name in found]
+        existing = [qualified(name, schema.schemas) for name in named if name in found]
         if existing:
             # Together, because they refer to each other; without CASCADE, so what else depends on them makes this fail.
             connection.execute(f"DROP TABLE {', '.join(existing)}".encode())

@@ -19,7 +19,7 @@ from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from privbench_core.backends.loading import Loaded
-from privbench_core.backends.postgres.ddl import qualified, quote_text
+from privbench_core.backends.postgres.ddl import qualified, quote_text, with_heirs
 from privbench_core.backends.postgres.load import changing
 from privbench_core.errors import PublishError
 from privbench_core.schema.tables import Schema
@@ -86,7 +86,7 @@ def load_statistics(
         connection.add_notice_handler(lambda notice: refused.append(f"{notice.message_primary}"))
         connection.execute("SET LOCAL client_min_messages = warning")
         connection.execute(statistics.encode())
-        names = [qualified(name, schema.schemas) for name in schema.by_name]
+        names = [qualified(table.name, schema.schemas) for table in with_heirs(schema)]
         return Loaded(dict(rows), (*refused, *_set_sizes(connection, names)))
 
 

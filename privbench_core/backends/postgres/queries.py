@@ -11,13 +11,14 @@ _HERE = f"pg_class r JOIN pg_namespace n ON n.oid = r.relnamespace WHERE n.nspna
 # Tables of the first schema are called by their name alone, see `Schema`.
 _PREFIX = f"CASE WHEN n.nspname = ({_CHOSEN})[1] THEN '' ELSE concat(n.nspname, '.') END"
 _CALLED = f"{_PREFIX} || r.relname"
-# A partition, or a table that inherits, is no table of its own: its rows are those of the table above.
+# A partition, or a table that inherits (an heir), is no table of its own: its rows are those of the table above.
 _TABLES = (
-    f"WITH RECURSIVE c AS (SELECT r.*, n.nspname, {_CALLED} AS called FROM {_HERE} AND r.relkind IN ('r', 'p')"
-    " AND NOT r.relispartition AND NOT EXISTS (SELECT FROM pg_inherits i JOIN pg_class u ON u.oid = i.inhparent"
-    f" JOIN pg_namespace m ON m.oid = u.relnamespace WHERE i.inhrelid = r.oid AND m.nspname = ANY({_CHOSEN}))),"
+    f"WITH RECURSIVE c AS (SELECT r.*, n.nspname, {_CALLED} AS called, EXISTS (SELECT FROM pg_inherits i"
+    " JOIN pg_class u ON u.oid = i.inhparent JOIN pg_namespace m ON m.oid = u.relnamespace WHERE i.inhrelid = r.oid"
+    f" AND m.nspname = ANY({_CHOSEN})) AS is_heir FROM {_HERE} AND r.relkind IN ('r', 'p')"
+    " AND NOT r.relispartition),"
     " family AS (SELECT oid AS root, oid AS member, oid AS above, 0 AS level FROM c UNION SELECT root, inhrelid,"
-    " inhparent, level + 1 FROM family JOIN pg_inherits ON inhparent = member)"
+    " inhparent, level + 1 FROM family JOIN pg_inherits ON inhparent = member JOIN c ON c.oid = root AND NOT is_heir)"
 )
 SCHEMAS = (
     "SELECT n.nspname AS name, has_schema_privilege(n.oid, 'USAGE') AS usable, EXISTS (SELECT FROM pg_class r WHERE"
@@ -89,14 +90,17 @@ QUERIES = {
     f" AND a.attnum > 0 WHERE {_RULE} AND p.refclassid = 'pg_class'::regclass) AS reads FROM v ORDER BY v.oid",
     "tables": f"{_TABLES} SELECT called, relname, obj_description(oid, 'pg_class') AS comment,"
     " CASE WHEN relkind = 'p' THEN pg_get_partkeydef(oid) END AS partitioned, relrowsecurity AS guarded,"
-    " CASE WHEN relkind = 'r' THEN (SELECT string_agg(member::regclass::text, ', ' ORDER BY member::regclass::text)"
-    " FROM family WHERE root = c.oid AND level > 0) END AS heirs, (SELECT string_agg(DISTINCT h.attname::text, ', ')"
-    " FROM family JOIN pg_attribute h ON h.attrelid = member AND h.attnum > 0 AND NOT h.attisdropped WHERE root = c.oid"
+    " is_heir, EXISTS (SELECT FROM pg_inherits WHERE inhparent = c.oid) AS has_heirs, oid::regclass::text AS written,"
+    " ARRAY(SELECT inhparent::regclass::text FROM pg_inherits WHERE inhrelid = c.oid) AS inherits,"
+    " CASE WHEN relkind = 'r' THEN ARRAY(SELECT member::regclass::text FROM family WHERE root = c.oid AND level > 0"
+    " ORDER BY 1) ELSE '{}' END AS heirs,"
+    " (SELECT string_agg(DISTINCT h.attname::text, ', ') FROM family JOIN pg_attribute h ON h.attrelid = member"
+    " AND h.attnum > 0 AND NOT h.attisdropped WHERE root = c.oid"
     " AND NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = c.oid AND attname = h.attname)) AS of_heirs,"
     " (SELECT string_agg(i.relname, ', ' ORDER BY i.relname) FROM family JOIN pg_index x ON x.indrelid = member"
-    " JOIN pg_class i ON i.oid = x.indexrelid WHERE root = c.oid AND level > 0 AND NOT i.relispartition AND NOT EXISTS"
-    " (SELECT FROM pg_constraint WHERE conindid = i.oid AND contype IN ('p', 'u', 'x'))) AS indexes"
-    " FROM c"
+    " JOIN pg_class i ON i.oid = x.indexrelid WHERE root = c.oid AND level > 0 AND c.relkind = 'p'"
+    " AND NOT i.relispartition AND NOT EXISTS (SELECT FROM pg_constraint WHERE conindid = i.oid"
+    " AND contype IN ('p', 'u', 'x'))) AS indexes FROM c"
     f" ORDER BY array_position({_CHOSEN}, nspname::text), relname",
     "partitions": f"{_TABLES} SELECT called, p.relname AS name, u.relname AS above,"
     " regexp_replace(pg_get_expr(p.relpartbound, p.oid), '^FOR VALUES ', '') AS bounds,"
@@ -130,7 +134,7 @@ QUERIES = {
     f" FROM c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped JOIN LATERAL"
     " (WITH RECURSIVE down AS (SELECT a.atttypid AS oid UNION ALL SELECT t.typbasetype FROM down JOIN pg_type t"
     " ON t.oid = down.oid AND t.typtype = 'd') SELECT oid FROM down) base ON true JOIN pg_constraint k"
-    " ON k.contypid = base.oid AND k.contype = 'c' ORDER BY c.called, a.attnum, k.conname",
+    " ON k.contypid = base.oid AND k.contype = 'c' AND NOT c.is_heir ORDER BY c.called, a.attnum, k.conname",
     "constraints": f"{_TABLES} SELECT c.called, c.relname, k.conname AS name, k.contype AS kind,"
     f" {_NAMES.format(keys='k.conkey', table='k.conrelid')} AS columns, m.level > 0 AS of_partition,"
     " f.called AS parent, k.confrelid::regclass::text AS target,"
@@ -138,10 +142,12 @@ QUERIES = {
     " pg_get_expr(k.conbin, k.conrelid) AS expression, k.convalidated AS valid, k.condeferrable AS deferrable,"
     " k.condeferred AS deferred, k.confupdtype AS on_update, k.confdeltype AS on_delete, k.confmatchtype AS match,"
     " to_jsonb(k) ->> 'confdelsetcols' AS set_columns, to_jsonb(x) ->> 'indnullsnotdistinct' AS nulls_clash,"
+    " k.connoinherit AS alone,"
     f" x.indnkeyatts < x.indnatts AS includes, {_FOREIGN.format(who=_CONSTRAINT)} AS needs"
     " FROM c JOIN family m ON m.root = c.oid"
     " JOIN pg_constraint k ON k.conrelid = m.member AND k.conparentid = 0 AND (m.level = 0 OR k.contype = 'f')"
-    " LEFT JOIN family g ON g.member = k.confrelid LEFT JOIN c f ON f.oid = g.root AND (g.level = 0 OR EXISTS"
+    " AND (k.conislocal OR NOT c.is_heir) LEFT JOIN (family g JOIN c f ON f.oid = g.root AND NOT f.is_heir)"
+    " ON g.member = k.confrelid AND (g.level = 0 OR EXISTS"
     f" (SELECT FROM pg_constraint y WHERE y.conrelid = g.root AND y.contype IN ('p', 'u') AND {_SAME_COLUMNS}))"
     " LEFT JOIN pg_index x ON x.indexrelid = k.conindid AND k.contype IN ('p', 'u')"
     " ORDER BY c.called, of_partition, k.conname",

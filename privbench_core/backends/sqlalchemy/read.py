@@ -31,11 +31,10 @@ from privbench_core.backends.expressions import declared_table
 from privbench_core.backends.postgres import read as postgres
 from privbench_core.backends.postgres.catalogue import postgres_catalogue
 from privbench_core.errors import SourceError
+from privbench_core.guards import BLOCK_ROWS
 from privbench_core.schema.tables import Table, split_name
 from privbench_core.spec.location import describe, open_engine, parse_url
 from privbench_core.spec.model import VersionQuery, Watermark
-
-_CHUNK = 50_000  # rows fetched at a time: the only ones that stand as Python objects
 
 
 @dataclass(frozen=True)
@@ -78,7 +77,7 @@ class DatabaseSource(Source):
                 return
             yield _chunk(table, [])  # a table without rows still has its columns
             statement = sa.select(*_selected(table, found)).select_from(self.place(table))
-            streamed = connection.execution_options(stream_results=True, yield_per=_CHUNK).execute(statement)
+            streamed = connection.execution_options(stream_results=True, yield_per=BLOCK_ROWS).execute(statement)
             yield from (_chunk(table, part) for part in streamed.partitions())
 
     @property

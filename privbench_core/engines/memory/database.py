@@ -19,6 +19,7 @@ from privbench_core.columns.group_codes import agreement_codes, place_codes
 from privbench_core.columns.row_constraints import verdicts
 from privbench_core.engines.memory.relations import Relations, Rows
 from privbench_core.errors import InternalError
+from privbench_core.guards import RANGE_ROWS
 from privbench_core.privacy.clipping import UnitsOfRows
 from privbench_core.privacy.features import (
     CoMember,
@@ -45,7 +46,6 @@ from privbench_core.privacy.views import BoundedReferences, HeldRows, ReferenceR
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.row_constraints import RowConstraint
 
-_BLOCK = 1 << 20  # rows encoded at a time
 Index = NDArray[np.int64] | slice
 OfRow = (
     Own
@@ -202,9 +202,9 @@ class PrivateDatabase(Relations):
         """Return whether each row of a table keeps a constraint, shape (rows,)."""
         values = {name: self.column(table, name) for name in constraint.columns}
         codes = np.empty(self.rows(table), dtype=np.uint8)
-        for start in range(0, len(codes), _BLOCK):
-            block = {name: each.slice(start, _BLOCK) for name, each in values.items()}
-            codes[start : start + _BLOCK] = verdicts(self.schema.table(table), constraint, block)
+        for start in range(0, len(codes), RANGE_ROWS):
+            block = {name: each.slice(start, RANGE_ROWS) for name, each in values.items()}
+            codes[start : start + RANGE_ROWS] = verdicts(self.schema.table(table), constraint, block)
         return codes
 
     def _places(self, feature: MemberPlace) -> Codes:
@@ -224,9 +224,9 @@ class PrivateDatabase(Relations):
             parents = self.kept_parent_rows(key)
             bases = bases.take(pa.array(parents, mask=parents < 0))
         codes = np.empty(len(values), dtype=np.min_scalar_type(discretizer.size))
-        for start in range(0, len(values), _BLOCK):
-            found = differences(own, base, values.slice(start, _BLOCK), bases.slice(start, _BLOCK))
-            codes[start : start + _BLOCK] = discretizer.encode(pa.chunked_array([found]))
+        for start in range(0, len(values), RANGE_ROWS):
+            found = differences(own, base, values.slice(start, RANGE_ROWS), bases.slice(start, RANGE_ROWS))
+            codes[start : start + RANGE_ROWS] = discretizer.encode(pa.chunked_array([found]))
         return codes
 
     def _latent_values(self, feature: OwnType | OwnerType) -> Codes:
@@ -242,16 +242,17 @@ class PrivateDatabase(Relations):
 def _encoded(values: pa.ChunkedArray, discretizer: Discretizer) -> Codes:
     """Return codes of a column in the smallest type, block by block, so that nothing wider is held for all rows."""
     codes = np.empty(len(values), dtype=np.min_scalar_type(max(discretizer.size - 1, 0)))
-    for start in range(0, max(len(values), 1), _BLOCK):
-        codes[start : start + _BLOCK] = discretizer.encode(values.slice(start, _BLOCK))
+    for start in range(0, max(len(values), 1), RANGE_ROWS):
+        codes[start : start + RANGE_ROWS] = discretizer.encode(values.slice(start, RANGE_ROWS))
     return codes
 
 
 def _encoded_numbers(numbers: NDArray[np.integer[Any]], discretizer: Discretizer) -> Codes:
     """Return `_encoded` for integers that never were a column (group sizes, row positions)."""
     codes = np.empty(len(numbers), dtype=np.min_scalar_type(max(discretizer.size - 1, 0)))
-    for start in range(0, len(numbers), _BLOCK):
-        codes[start : start + _BLOCK] = discretizer.encode_numbers(numbers[start : start + _BLOCK].astype(np.int64))
+    for start in range(0, len(numbers), RANGE_ROWS):
+        part = slice(start, start + RANGE_ROWS)
+        codes[part] = discretizer.encode_numbers(numbers[part].astype(np.int64))
     return codes
 
 

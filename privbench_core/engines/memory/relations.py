@@ -13,6 +13,7 @@ from privbench_core.arrays import runs
 from privbench_core.columns.differences import beside_rows, modelled_values, values_of_owners
 from privbench_core.columns.group_codes import next_in_runs
 from privbench_core.engines.keyed_order import keyed_order, unit_divisors, unit_weights
+from privbench_core.guards import RANGE_ROWS
 from privbench_core.privacy.relations import carries
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Rows = NDArray[np.signedinteger[Any]]
-_BLOCK = 1 << 20  # rows looked up at a time
-_MOST_32 = 1 << 31
 
 
 class Relations:
@@ -74,10 +73,10 @@ class Relations:
         if key.name not in self._parents:
             child, parent = self._tables[key.child], self._tables[key.parent]
             referred, known = _tuples(parent, key.parent_columns)
-            numbers = np.append(referred, -1).astype(np.int32 if parent.num_rows < _MOST_32 else np.int64)
+            numbers = np.append(referred, -1).astype(np.int32 if parent.num_rows < 1 << 31 else np.int64)
             found = np.full(child.num_rows, -1, dtype=numbers.dtype)
-            for start in range(0, child.num_rows, _BLOCK):
-                referring, wanted = _tuples(child.slice(start, _BLOCK), key.columns)
+            for start in range(0, child.num_rows, RANGE_ROWS):
+                referring, wanted = _tuples(child.slice(start, RANGE_ROWS), key.columns)
                 found[start + referring] = numbers[known.get_indexer(wanted)]  # -1, no such parent: the last entry
             self._parents[key.name] = found
         return self._parents[key.name]
@@ -247,8 +246,8 @@ def _ranks(groups: Rows, *orders: NDArray[Any]) -> NDArray[np.int64]:
 def _numbers_of(parents: Rows, counted: NDArray[np.bool_], size: int) -> NDArray[np.int64]:
     """Return how many of the ``counted`` rows each parent has, shape (size,); rows without one are left out."""
     numbers = np.zeros(size, dtype=np.int64)
-    for start in range(0, len(parents), max(_BLOCK, size)):
-        part = slice(start, start + max(_BLOCK, size))
+    for start in range(0, len(parents), max(RANGE_ROWS, size)):
+        part = slice(start, start + max(RANGE_ROWS, size))
         numbers += np.bincount(parents[part][counted[part] & (parents[part] >= 0)], minlength=size)
     return numbers
 

@@ -61,7 +61,7 @@ def _of_present(database: Database, value: Expr, codec: Codec, meant: Sequence[i
     if isinstance(codec, OrderedCodec):
         return _interval(database, value, codec, meant)
     if isinstance(codec, CategoricalCodec):
-        return _listed_value(database, value, codec, meant)
+        return listed_value(database, value, codec, meant)
     if isinstance(codec, FanoutCodec):
         return _search(database, value, codec.starts[1:].tolist(), meant, NUMBERS)
     if isinstance(codec, SurrogateCodec):
@@ -139,7 +139,8 @@ def _first_rounded_to(step: int) -> float:
     return half if step % 2 == 0 else float(np.nextafter(half, np.inf))
 
 
-def _listed_value(database: Database, value: Expr, codec: CategoricalCodec, meant: Sequence[int]) -> Expr:
+def listed_value(database: Database, value: Expr, codec: CategoricalCodec, meant: Sequence[int]) -> Expr:
+    """Return the number that is meant by a value of a list, or by all others; of two values, there are no others."""
     if codec.type.logical.fixed_values:
         return exp.case().when(value.copy(), number(meant[1])).else_(number(meant[0]))
     other = meant[len(codec.values)]

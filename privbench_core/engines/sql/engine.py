@@ -391,6 +391,3 @@ class SqlRows(CodedRows):
     def _codes(self, found: pa.Table, called: Mapping[str, str]) -> dict[str, NDArray[Any]]:
         smallest = {name: np.min_scalar_type(max(size - 1, 0)) for name, size in self._sizes.items()}
         return {name: found.column(called[name]).to_numpy().astype(smallest[name]) for name in self._sizes}
-
-
-_CELLS = 1 << 14  # of a joint marginal: as many stay in a processor's cache

@@ -7,6 +7,7 @@ from functools import reduce
 
 from sqlglot import exp
 
+from privbench_core.columns.categorical import CategoricalCodec
 from privbench_core.columns.row_constraints import (
     FIRST_DAY,
     LARGEST_REAL,
@@ -18,7 +19,8 @@ from privbench_core.columns.row_constraints import (
     WEEKDAYS,
     WEEKS,
 )
-from privbench_core.engines.sql.codes import bounded
+from privbench_core.engines.sql.codes import bounded, listed_value
+from privbench_core.engines.sql.database import Database
 from privbench_core.engines.sql.literals import Expr, is_missing, number, real
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.row_constraints import (
@@ -26,6 +28,7 @@ from privbench_core.schema.row_constraints import (
     Formula,
     InOrder,
     MissingTogether,
+    MissingWhere,
     PartOfDate,
     RowConstraint,
     SameValue,
@@ -45,19 +48,31 @@ _FIELDS = {
 _SEVENS = 7 * (-FIRST_DAY // 7 + 1)  # days that make all since 1970 numbers above zero, which leave the same rest
 
 
-def verdict_of(table: Table, constraint: RowConstraint, values: Mapping[str, Expr]) -> Expr:
+def verdict_of(database: Database, table: Table, constraint: RowConstraint, values: Mapping[str, Expr]) -> Expr:
     """Return the code of whether a row keeps a constraint, given the stored values of its columns."""
     missing = {name: is_missing(value, table.column(name).type) for name, value in values.items()}
     if isinstance(constraint, MissingTogether):
         every, one = (kind(*(each.copy() for each in missing.values())) for kind in (exp.and_, exp.or_))
         return exp.case().when(every, number(SATISFIED)).when(one, number(VIOLATED)).else_(number(NOT_APPLICABLE))
-    kept = _is_kept(table, constraint, values)
-    return (
-        exp.case()
-        .when(exp.or_(*missing.values()), number(NOT_APPLICABLE))
-        .when(kept, number(SATISFIED))
-        .else_(number(VIOLATED))
+    if isinstance(constraint, MissingWhere):
+        unknown, kept = missing[constraint.of], _is_missing_where(database, table, constraint, values, missing)
+    else:
+        unknown, kept = exp.or_(*missing.values()), _is_kept(table, constraint, values)
+    return exp.case().when(unknown, number(NOT_APPLICABLE)).when(kept, number(SATISFIED)).else_(number(VIOLATED))
+
+
+def _is_missing_where(
+    database: Database, table: Table, constraint: MissingWhere, values: Mapping[str, Expr], missing: Mapping[str, Expr]
+) -> Expr:
+    """Return the condition that a column is NULL where it has to be, and nowhere else."""
+    of, listed = table.column(constraint.of), constraint.values
+    codec = CategoricalCodec(of.name, of.type, (False, True) if of.type.logical.fixed_values else listed, nullable=True)
+    told = (
+        [*("false" in listed, "true" in listed)] if of.type.logical.fixed_values else [*(True for _ in listed), False]
     )
+    wanted = listed_value(database, values[constraint.of], codec, [int(each == constraint.null) for each in told])
+    found = exp.case().when(missing[constraint.column], number(1)).else_(number(0))
+    return exp.EQ(this=exp.Paren(this=found), expression=exp.Paren(this=wanted))
 
 
 def _is_kept(table: Table, constraint: ValueConstraint | InOrder, values: Mapping[str, Expr]) -> Expr:

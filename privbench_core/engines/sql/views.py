@@ -235,7 +235,7 @@ class _Rows:
         if isinstance(feature, Satisfies):
             constraint, here = feature.constraint, self._tables.schema.table(self._table)
             values = {name: column(self._tables.column(self._table, name), "r") for name in constraint.columns}
-            return verdict_of(here, constraint, values)
+            return verdict_of(self._tables.database, here, constraint, values)
         if isinstance(feature, OfParent | ParentFanout | OwnerType):
             parent = self.join(feature.key)
             if isinstance(feature, OwnerType):

@@ -36,7 +36,7 @@ from privbench_core.columns.codec import Codes
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.exact_sums import contingency
 from privbench_core.columns.intervals import OrderedCodec
-from privbench_core.guards import MAX_PAIRS, REFERENCE_ROWS, TINY
+from privbench_core.guards import MAX_PAIRS, REFERENCE_ROWS, SHOWN_DEVIATIONS, TINY
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.features import Feature, OfParent, Own, feature_size
 from privbench_core.privacy.queries import Distances, Marginal
@@ -44,7 +44,7 @@ from privbench_core.privacy.relations import WEIGHT_SCALE, deciding_tables
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.views import ViewSpec
 from privbench_core.profiles.profile import Profile, parent_column
-from privbench_core.publishing.figures import DEVIATIONS, JOIN, ONE_WAY, SIZE, TWO_WAY, FidelityFigure
+from privbench_core.publishing.verdicts import JOIN, ONE_WAY, SIZE, TWO_WAY, FidelityFigure
 from privbench_core.sampling.children import row_weights
 from privbench_core.schema.identity import column_identity, constraints_identity, key_identity
 from privbench_core.schema.tables import Schema, Table
@@ -183,7 +183,8 @@ def _counted(session: PrivateSession, table: str, profile: Profile, price: Price
     counted = {most: max(1.0, float(size.counted(most).sum())) for most in size.classes}
 
     def error(most: int) -> float:
-        return 1 - counted[most] / max(size.rows, counted[most]) + DEVIATIONS * most * two_sums / (2 * counted[most])
+        lost = 1 - counted[most] / max(size.rows, counted[most])
+        return lost + SHOWN_DEVIATIONS * most * two_sums / (2 * counted[most])
 
     most = min(size.classes, key=error)
     return most, counted[most]

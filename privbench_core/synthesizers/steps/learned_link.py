@@ -21,8 +21,7 @@ from privbench_core.links.linked_lookup import LinkedLookup
 from privbench_core.links.linking import Linked
 from privbench_core.links.lookup import TARGET
 from privbench_core.links.measure_agreements import measure_common_references
-from privbench_core.links.measure_children import PAIRS, Ownership
-from privbench_core.links.measure_fanout import fit_sizes_and_siblings
+from privbench_core.links.measure_fanout import PAIRS, Ownership, fit_sizes_and_siblings
 from privbench_core.links.measure_linking import Reference, measure_cross_marginals
 from privbench_core.links.measure_lookup import fit_lookup
 from privbench_core.links.measure_targets import PublicParent, Referred

@@ -16,11 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.guards import MAX_COUNTED
-from privbench_core.links.common_references import common_references
-from privbench_core.links.fanout import Fanout
+from privbench_core.links.fanout import Fanout, common_references
 from privbench_core.links.lookup import Lookup
 from privbench_core.links.measure_agreements import measure_common_references
-from privbench_core.links.measure_children import PAIRS, Ownership
+from privbench_core.links.measure_fanout import PAIRS, Ownership
 from privbench_core.links.measure_lookup import fit_lookup
 from privbench_core.links.measure_targets import PublicParent, Referred
 from privbench_core.privacy.budget import Price

@@ -107,7 +107,7 @@ def profile_steps(
         joints = {} if networks is None else {"measured": measured.to_dict()}
         return Artifact({"profile": profile.to_dict(), **joints, "summary": summary_of(table, profile, cells)})
 
-    return [count, Step(key, StepKind.PROFILE, table.name, (count.key,), count.reads, rest, run, parameters, "33")]
+    return [count, Step(key, StepKind.PROFILE, table.name, (count.key,), count.reads, rest, run, parameters, "34")]
 
 
 def released_units(artifact: Artifact) -> UnitCount:

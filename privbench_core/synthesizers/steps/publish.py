@@ -1,7 +1,7 @@
 """The last steps. Validate: integrity of a synthetic table as expectations, and the fidelity figures paid for before.
 
 Free: integrity is a matter of the synthetic rows and the schema. How figures are judged is the spec's, see
-`publishing.figures`. Publish: the tables, the schema, the receipt and perhaps a workload, as one folder.
+`publishing.verdicts`. Publish: the tables, the schema, the receipt and perhaps a workload, as one folder.
 """
 
 from __future__ import annotations
@@ -19,9 +19,8 @@ from privbench_core.errors import InternalError, ValidationError
 from privbench_core.privacy.budget import Price
 from privbench_core.profiles.expected_noise import link_noise
 from privbench_core.publishing.bundle import read_bundle, write_bundle
-from privbench_core.publishing.figures import FidelityFigure
 from privbench_core.publishing.table_files import RowRanges, write_table
-from privbench_core.publishing.verdicts import blocking, judge_tables, lost_in
+from privbench_core.publishing.verdicts import FidelityFigure, blocking, judge_tables, lost_in
 from privbench_core.sampling.keys import added_by, as_added
 from privbench_core.sampling.ranges import stays_inside
 from privbench_core.schema.constraints import ForeignKey
@@ -37,7 +36,8 @@ from privbench_core.validate.ranges import check_ranges, check_whole
 
 _RULE = (
     "literals were chosen so that each comparison has on these rows the selectivity that the released noisy one-way "
-    "marginals give for the original. Key values, placeholders and hidden constants are those of random rows here. "
+    "marginals give for the original. Key values, placeholders, hidden constants and all that statements write are "
+    "those of random rows here. "
     "Constants on public tables are unchanged. Only public text, released measurements and synthetic rows were used, "
     "so this cost no budget"
 )
@@ -94,7 +94,7 @@ def publish_step(schema: Schema, free: Price, links: Mapping[ForeignKey, Step]) 
         "links": {key.name: [*prices[key.name], bounds_references(step)] for key, step in links.items()},
         **({"as added": reordered} if reordered else {}),
     }
-    return Step(("publish", "bundle"), StepKind.PUBLISH, "", tuple(inputs), (), free, run, parameters, version="8")
+    return Step(("publish", "bundle"), StepKind.PUBLISH, "", tuple(inputs), (), free, run, parameters, version="9")
 
 
 def _write_range(schema: Schema, table: Table, sampled: SampledTable, number: int, file: Path) -> None:
