@@ -137,6 +137,8 @@ def show_error_bars(bundle: Path, workload: Path | None, *, as_json: bool) -> No
     if any(each.widened is None for each in found.intervals):
         numbers = ", ".join(dict.fromkeys(str(each.query) for each in found.intervals if each.widened is None))
         say(f"Without what the models leave out, because noise hides the fidelity figures: queries {numbers}")
+    if unmet := ", ".join(dict.fromkeys(str(each.query) for each in found.intervals if each.unmet)):
+        say(f"Up to the answer without a comparison that no row of the bundle meets: queries {unmet}")
     for number, reason in found.failed:
         say(f"Query {number} has no error bars: {reason}")
 

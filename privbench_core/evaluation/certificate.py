@@ -33,6 +33,7 @@ from privbench_core.files import file_name
 from privbench_core.publishing.bundle import Bundle, read_bundle
 from privbench_core.spec.model import Spec
 from privbench_core.workload.engine import PLACEHOLDERS
+from privbench_core.workload.rebind import bind_missing
 from privbench_core.workload.statements import Workload, read_workload
 
 
@@ -99,15 +100,16 @@ def certify_bundle(
     Arguments and errors are those of `privbench_core.certify`; ``settings`` say how to measure run times and decisions.
     """
     inputs, opened = read_bundle_and_source(spec, bundle), read_bundle(bundle)
-    if workload or opened.workload:
-        bound = queries_of(opened, workload)
-        asked = bound if workload else _as_written(spec, opened, bound)
+    source, synthetic = inputs.pair.source, inputs.pair.synthetic
+    if opened.workload and not workload:
+        bound = queries_of(opened, None)
+        asked = _as_written(spec, opened, bound)
     else:
-        asked = bound = generate_workload(spec.schema, inputs.pair.source, Recipe(60, seed=SEED))
+        recipe = Recipe(60, seed=SEED)
+        asked = queries_of(opened, workload) if workload else generate_workload(spec.schema, source, recipe)
+        bound = bind_missing(asked, spec.schema, source, synthetic)
     with ExitStack() as stack:
-        servers = [
-            stack.enter_context(both_loaded(spec.schema, inputs.pair.source, bundle, url)) for url in urls or (None,)
-        ]
+        servers = [stack.enter_context(both_loaded(spec.schema, source, bundle, url)) for url in urls or (None,)]
         for database in (database for server in servers for database in server):
             prepare(database, settings[0].timeout)
         plans = compare_plans(spec.schema, servers[0], asked, settings[0], second=bound)

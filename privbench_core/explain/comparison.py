@@ -233,6 +233,11 @@ class PlanComparison:
         rows = {query.number: [each.actual_rows for each in query.explained] for query in self.compared}
         return [number for number, (first, second) in rows.items() if first and not second]
 
+    @property
+    def rebound(self) -> list[int]:
+        """Numbers of the queries that the second database is asked with other literals."""
+        return [query.number for query in self.compared if query.texts[0] != query.texts[1]]
+
     @cached_property
     def ratios(self) -> dict[str, dict[str, float] | None]:
         """Summaries of `ComparedQuery.ratios`."""
@@ -270,6 +275,7 @@ class PlanComparison:
             "ratios": self.ratios,
             "failed": list(self.failed),
             "emptied": self.emptied,
+            "rebound": self.rebound,
             "times": times,
         }
 

@@ -3,13 +3,17 @@
 How far the answers on the bundle's replicates are from the bundle's estimates how far that is from the source's (a
 parametric bootstrap, see `pipeline.rehearsal`). Counts, and other answers of one sign, are off by factors, so their
 errors are of logarithms; a count is a whole number, so one row is added to its error. Error / root mean square of n
-replicates has Student's t distribution, with n degrees of freedom if errors are normal and without bias, and with about
-half as many if their tails are as heavy as measured (2n / (kurtosis - 1), with a kurtosis of 5).
+replicates has Student's t distribution with n degrees of freedom, if errors are normal and without bias.
 
 What the models leave out of the source, they cannot leave out again, so errors are widened by the distances of the
 tables and joins that a query reads: released ones, from the source, to those of replicates, from the bundle. Errors are
 multiplied by the largest ratio. Of joins, errors multiply, and what is far off is not so by a ratio: there, they are
-widened by no more than what the distances differ by in squares adds to them.
+widened by no more than what the distances differ by in squares adds to them. Models have pairs of columns of a table
+and its owner; what several tables share beyond that is the same in all replicates, so their released distances are
+added, in squares.
+
+A value that too few units share is in neither bundle nor replicates. So where no row of the bundle meets a comparison,
+the interval reaches to the answer without it: an inequality for queries that only combine comparisons by AND and OR.
 
 All of it is computed from the bundle. Intervals hold one by one, not for all queries at once.
 """
@@ -18,7 +22,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from decimal import Decimal
 from typing import Any
 
@@ -47,8 +51,8 @@ from privbench_core.workload.statements import Workload
 LEVEL = 0.95
 """Nominal coverage of the intervals."""
 ROWS = "rows"
-_KURTOSIS = 5.0  # of errors; 3 if they were normal; chosen on Adult, *stats* and three databases of `strangers`
 _PER_DISTANCE = 3.0  # error of a logarithm per distance: 2 in the mean, and tails are heavy; chosen on *stats*
+_PER_RELEASED = 0.5  # what a released distance adds; queries sum over cells; chosen on football and epidemic
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,7 @@ class Interval:
         low: Lower end of the interval.
         high: Upper end of the interval.
         widened: Factor of the replicates' error; None if noise hides all distances that were released.
+        unmet: Whether a comparison meets no row of the bundle, so that the interval reaches to the answer without it.
     """
 
     query: int
@@ -74,14 +79,22 @@ class Interval:
     low: float
     high: float
     widened: float | None
+    unmet: bool = False
 
 
 @dataclass(frozen=True)
 class _LeftOut:
-    """What the models leave out of the source, as a ratio of distances, and for joins as a distance."""
+    """What the models leave out of the source, as a ratio of distances, and for joins as distances.
+
+    Attributes:
+        ratio: Largest of released distance / that of replicates.
+        distance: By what released distances exceed those of replicates in squares; infinite without joins.
+        released: The released distances, in squares; 0 without joins.
+    """
 
     ratio: float
     distance: float
+    released: float
 
 
 @dataclass(frozen=True)
@@ -124,13 +137,15 @@ def intervals_of(bundle: Bundle, workload: Workload | None = None, timeout: floa
     queries = _sizes(bundle.schema) if workload is None else workload
     engine = Engine({name: bundle.table(name) for name in bundle.tables}, timeout)
     resolved: dict[int, ResolvedQuery] = {}
-    answers: dict[int, list[dict[str, float]]] = {}
+    answers: dict[int, list[list[float]]] = {}
+    without: dict[int, list[float]] = {}
     failed: dict[int, str] = {}
     for number, statement in enumerate(queries.statements, start=1):
         try:
             resolved[number] = engine.resolve(statement.sql, queries.dialect)
             _refuse_regenerated(resolved[number], bundle.schema)
             answers[number] = [_answers(engine, resolved[number])]
+            without[number] = _without_unmet(engine, resolved[number], bundle.schema)
         except UnansweredError as reason:
             failed[number] = str(reason)
     for replicate in replicates:
@@ -144,13 +159,15 @@ def intervals_of(bundle: Bundle, workload: Workload | None = None, timeout: floa
     for number in (number for number in answers if number not in failed):
         query, (on_bundle, *on_replicates) = resolved[number], answers[number]
         left_out = _left_out(query, compared)
-        counts = {ROWS, *(_text(each) for each in aggregates_of_all(query.tree) if isinstance(each, exp.Count))}
-        for what, answer in on_bundle.items():
-            found = _ends(answer, [each[what] for each in on_replicates], left_out, count=what in counts)
+        for position, (what, count) in enumerate(_asked(query)):
+            answer = on_bundle[position]
+            low, high, widened = _ends(answer, [each[position] for each in on_replicates], left_out, count=count)
+            other = without[number][position] if without[number] else answer
+            found = min(low, other), max(high, other), widened
             if all(bundle.schema.table(table).public for table in query.tables):
                 found = answer, answer, 1.0  # of rows that are the source's
             text = queries.statements[number - 1].sql
-            intervals.append(Interval(number, text, what, query.joins, answer, *found))
+            intervals.append(Interval(number, text, what, query.joins, answer, *found, bool(without[number])))
     return ErrorBars(len(replicates), tuple(intervals), tuple(sorted(failed.items())))
 
 
@@ -164,6 +181,23 @@ def _refuse_regenerated(query: ResolvedQuery, schema: Schema) -> None:
                 raise UnansweredError(f"{where}: compares with a key or text that the source does not have")
 
 
+def _without_unmet(engine: Engine, query: ResolvedQuery, schema: Schema) -> list[float]:
+    """Return the answers without the comparisons of a column with constants that no row meets; none if all are met."""
+    tree = query.tree.copy()
+    other = replace(query, tree=tree)
+    for operand, side in [*operands(tree)]:
+        columns = [*side.find_all(exp.Column)]
+        found = other.column(columns[0], schema) if len(columns) == 1 and is_constant(operand) else None
+        if found is None or found[0].public or (test := operand.parent) is None or test.root() is not tree:
+            continue
+        alone = exp.select("1").from_(exp.Table(this=exp.to_identifier(found[0].name, quoted=True))).where(test.copy())
+        for node in alone.find_all(exp.Column):
+            node.set("table", None)
+        if not engine.rows(alone, limit=1):
+            test.replace(exp.true())
+    return _answers(engine, other) if tree != query.tree else []
+
+
 def _sizes(schema: Schema) -> Workload:
     """Return queries for the sizes of private tables, and of joins along their keys."""
     queries = []
@@ -175,21 +209,24 @@ def _sizes(schema: Schema) -> Workload:
     return Workload.of(queries)
 
 
-def _answers(engine: Engine, query: ResolvedQuery) -> dict[str, float]:
-    """Return the aggregates of a query by their text, or the number of its rows if it has others, or only a count."""
+def _asked(query: ResolvedQuery) -> list[tuple[str, bool]]:
+    """Return what the answers of a query are, see `Interval.answers`, and whether each is a count."""
     aggregates = aggregates_of_all(query.tree)
     if not aggregates or (len(aggregates) == 1 and isinstance(aggregates[0], exp.Count)):
-        return {ROWS: engine.cardinality(query)}
-    if any(item.find(exp.Min, exp.Max) for item in aggregates):
+        return [(ROWS, True)]
+    return [(item.sql(dialect="postgres"), isinstance(item, exp.Count)) for item in aggregates]
+
+
+def _answers(engine: Engine, query: ResolvedQuery) -> list[float]:
+    """Return the aggregates of a query, or the number of its rows if it has others, or only a count."""
+    if [what for what, _ in _asked(query)] == [ROWS]:
+        return [engine.cardinality(query)]
+    if any(item.find(exp.Min, exp.Max) for item in aggregates_of_all(query.tree)):
         raise UnansweredError("MIN and MAX depend on single rows")
     found = engine.rows(query.tree, limit=1)[0]
     if not all(isinstance(value, int | float | Decimal) for value in found):
         raise UnansweredError("an aggregate is not a number")
-    return {_text(item): float(value) for item, value in zip(aggregates, found, strict=True)}
-
-
-def _text(aggregate: exp.Expr) -> str:
-    return aggregate.sql(dialect="postgres")
+    return [float(value) for value in found]
 
 
 def _compare(bundle: Bundle, replicated: Distances, number: int) -> dict[str, dict[str, tuple[float, float]]]:
@@ -215,19 +252,21 @@ def _compare(bundle: Bundle, replicated: Distances, number: int) -> dict[str, di
 
 def _left_out(query: ResolvedQuery, compared: Mapping[str, Mapping[str, tuple[float, float]]]) -> _LeftOut | None:
     """Return what the models leave out of the tables and joins that a query reads; None if it is unknown."""
-    largest, squares = 0.0, 0.0
+    largest, squares, released = 0.0, 0.0, 0.0
     for table in query.tables:
         metrics = [each for name, each in compared.get(table, {}).items() if query.joins or name != JOIN]
         largest = max([largest, *(ratio for _, ratio in metrics)])
         squares += max((distance**2 * (ratio**2 - 1) for distance, ratio in metrics), default=0.0)
-    return _LeftOut(largest, math.sqrt(squares) if query.joins else math.inf) if largest else None
+        released += max(((distance * ratio) ** 2 for distance, ratio in metrics), default=0.0)
+    distances = (math.sqrt(squares), math.sqrt(released)) if query.joins else (math.inf, 0.0)
+    return _LeftOut(largest, *distances) if largest else None
 
 
 def _ends(
     answer: float, replicates: Sequence[float], left_out: _LeftOut | None, *, count: bool
 ) -> tuple[float, float, float | None]:
     """Return the ends of an interval around ``answer``, by the answers on replicates, and how much it is widened."""
-    t = float(scipy.special.stdtrit(2 * len(replicates) / (_KURTOSIS - 1), (1 + LEVEL) / 2))
+    t = float(scipy.special.stdtrit(len(replicates), (1 + LEVEL) / 2))
     again, least = np.array(replicates), 1 if count else 0
     factors = bool(count or (again * answer > 0).all())
     errors = np.log((again + least) / (answer + least)) if factors else again - answer
@@ -236,7 +275,8 @@ def _ends(
     if left_out is not None:
         at_most = math.hypot(error, _PER_DISTANCE * left_out.distance) / error if factors and error else math.inf
         widened = min(left_out.ratio, at_most)
-    half = t * (widened or 1.0) * error
+    unshared = _PER_RELEASED * left_out.released if factors and left_out is not None else 0.0
+    half = t * math.hypot((widened or 1.0) * error, unshared)
     if not factors:
         return answer - half, answer + half, widened
     factor = math.exp(min(half, 100.0))  # beyond it a number says nothing

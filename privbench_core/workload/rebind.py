@@ -6,7 +6,7 @@ one-way marginal of the column, never from the source. The new literal has that 
 Inputs are public text, released measurements and synthetic rows, so this is post-processing: it costs no budget.
 
 Only the selectivity of single comparisons carries over. Conjunctions and joins are as accurate as the synthetic
-database.
+database. `bind_missing` is for the owner's certificate alone: it reads the source, and its result stays internal.
 
 ==============================  =====================================================================================
 comparison                      new literal
@@ -27,8 +27,9 @@ a statement that writes         none of its constants stays, see `writes`
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,8 @@ from privbench_core.workload.statements import Workload
 from privbench_core.workload.writes import outline
 
 Floats = NDArray[np.float64]
+Replacement = Callable[[Table, Column, str, Any], Any]
+"""Maps a comparison (table, column, operator, literal) to the literal that takes its place, or to the same object."""
 RANGES = ("<", "<=", ">", ">=")
 _EPOCH = dt.datetime(1970, 1, 1)
 _OPERATORS: dict[type[exp.Expr], str] = {exp.EQ: "=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
@@ -280,6 +283,60 @@ def rebind_workload(
     return ReboundWorkload(Workload(tuple(statements)), *found)
 
 
+def bind_missing(
+    workload: Workload, schema: Schema, source: Mapping[str, pa.Table], synthetic: Mapping[str, pa.Table]
+) -> Workload:
+    """Replace the literals that rows of the source meet and no synthetic row does, such as a name that is not there.
+
+    Each becomes the literal whose share of the synthetic rows is nearest to its own of the source's. Columns, not
+    tables, are compared. Internal: the shares are those of private rows.
+    """
+    catalogue = {name: rows.column_names for name, rows in synthetic.items()}
+    constants = Engine({})
+
+    @cache
+    def both(table: str, column: str) -> tuple[Distribution, Distribution]:
+        return Distribution.of(source[table][column]), Distribution.of(synthetic[table][column])
+
+    def replacement(table: Table, column: Column, operator: str, value: Any) -> Any:
+        if operator in RANGES and not column.type.ordered:
+            return value
+        on_source, on_bundle = both(table.name, column.name)
+        share = on_source.share(operator, value)
+        return on_bundle.value_for(operator, share, value) if share and not on_bundle.share(operator, value) else value
+
+    statements = []
+    for statement in workload.statements:
+        try:
+            query = resolve(statement.sql, workload.dialect, catalogue)
+        except UnansweredError:
+            statements.append(statement)  # whoever runs it says why it fails
+            continue
+        changed = _replace_literals(query, schema, constants, replacement)
+        statements.append(replace(statement, sql=query.tree.sql(dialect=workload.dialect)) if changed else statement)
+    return replace(workload, statements=tuple(statements))
+
+
+def _replace_literals(query: ResolvedQuery, schema: Schema, constants: Engine, replacement: Replacement) -> int:
+    """Replace the constants that columns of private tables are compared with, in place; return how many changed."""
+    changed = 0
+    for node, operator, operand in list(_comparisons(query.tree)):
+        found, value = query.column(node, schema), constant(operand, constants)
+        if found is None or value is None or found[0].public:
+            continue
+        try:
+            # PostgreSQL reads quoted text in the type of the column that it is compared with.
+            dated = found[1].logical.calendar and isinstance(value, str)
+            typed = dt.datetime.fromisoformat(value) if dated else value
+            new = replacement(*found, operator, typed)
+        except (ValueError, TypeError, pa.ArrowException):
+            continue  # the constant does not fit the column's type; the database decides
+        if new is not typed:
+            operand.replace(sqlglot.parse_one(literal(new) or "NULL", read="postgres"))
+            changed += new != value
+    return changed
+
+
 class _Binder:
     """Replaces the literals of a query."""
 
@@ -294,21 +351,9 @@ class _Binder:
         """Replace literals in place and return how many changed; raise UnansweredError if a query must be left out."""
         for test in list(query.tree.find_all(*_TEXT_TESTS)):
             self._refuse_text(test, query)
-        changed = 0
-        for column, operator, operand in list(_comparisons(query.tree)):
-            found = query.column(column, self._schema)
-            value = constant(operand, self._constants)
-            if found is None or value is None:
-                continue
-            new = self._value(*found, operator, value)
-            if new is not value:
-                operand.replace(sqlglot.parse_one(literal(new) or "NULL", read="postgres"))
-                changed += new != value
-        return changed
+        return _replace_literals(query, self._schema, self._constants, self._value)
 
     def _value(self, table: Table, column: Column, operator: str, value: Any) -> Any:
-        if table.public:
-            return value
         if column.name in table.key_columns:
             return self._key(table, column, operator, value)
         if column.name not in self._released.get(table.name, {}):
@@ -316,13 +361,7 @@ class _Binder:
         if operator in RANGES and not column.type.ordered:
             return value
         released, synthetic = self._distribution(table, column)
-        try:
-            # PostgreSQL reads quoted text in the type of the column that it is compared with.
-            typed = dt.datetime.fromisoformat(value) if column.logical.calendar and isinstance(value, str) else value
-            new = synthetic.value_for(operator, released.share(operator, typed), typed)
-        except (ValueError, TypeError, pa.ArrowException):
-            return value  # the constant does not fit the column's type; the database decides
-        return value if new is typed else new
+        return synthetic.value_for(operator, released.share(operator, value), value)
 
     def _key(self, table: Table, column: Column, operator: str, value: Any) -> Any:
         if not is_regenerated(self._schema, table, column):

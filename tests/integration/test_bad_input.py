@@ -129,13 +129,6 @@ def test_a_mistake_in_the_spec_is_named_with_a_hint(tmp_path, old, new, words):
     assert not list(tmp_path.glob("**/*.sqlite")) or booked(path) == []
 
 
-def test_all_mistakes_come_at_once(tmp_path):
-    path = make(tmp_path, SPEC.replace("type: boolean", "type: bolean").replace("delta: 1.0e-9", "delta: x"))
-    error = refused(path, SpecError, "person.works", "delta")
-    assert isinstance(error, SpecError)
-    assert len(error.problems) >= 2
-
-
 def test_a_cycle_of_required_keys_is_refused(tmp_path):
     keys = "    foreign_keys:\n      - {columns: head_id, references: person, max_children: 1}\n"
     keys += "    columns:\n      id: integer\n      head_id: integer\n      region"
@@ -194,18 +187,6 @@ def test_several_broken_columns_come_in_one_error_and_counts_stay_private(tmp_pa
     assert not any(character.isdigit() for character in str(error))
     assert error.private_detail is not None
     assert "1 of 300 rows" in error.private_detail
-
-
-def test_a_missing_table_is_named_with_a_hint(tmp_path):
-    path = make(tmp_path)
-    (tmp_path / "person.parquet").rename(tmp_path / "persons.parquet")
-    refused(path, SourceError, "person: the source has no such table", "did you mean 'persons'")
-
-
-def test_a_broken_parquet_file_is_refused(tmp_path):
-    path = make(tmp_path)
-    (tmp_path / "person.parquet").write_bytes(b"PAR1 but nothing else")
-    refused(path, SourceError, "person.parquet", "not a readable Parquet file")
 
 
 def test_orphans_may_be_dropped(tmp_path):

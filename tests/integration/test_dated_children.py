@@ -25,6 +25,11 @@ CASES = covering(["privbench", "relational", "privlava", "privpetal"], [3.2, 10_
 DAYS = np.array([-np.inf, 0, 1, 2, 4, 8, 16, 32, 64, 128, 256, np.inf])
 
 
+def units(epsilon: float) -> int:
+    """As many as noise needs; without any to speak of, fewer say the same."""
+    return 3_000 if epsilon < 10 else 1_000
+
+
 def lags(database: Database, tables: dict[str, pa.Table], later: str) -> np.ndarray:
     """Shares of the rows by days after their owner's, the first of them before it."""
     found = distances(of_owners(database[0], tables, later), later.split(".")[1], OWNERS[later])
@@ -35,7 +40,7 @@ def lags(database: Database, tables: dict[str, pa.Table], later: str) -> np.ndar
 @pytest.mark.parametrize(("synthesizer", "epsilon"), CASES)
 def test_children_come_after_their_owners(synthesizer: str, epsilon: float, tmp_path: Path):
     """Before lags were measured, a fifth to a half of them came before, and pairs of dates were .3 apart at 3.2."""
-    schema, tables = mail_order(relative=False)
+    schema, tables = mail_order(units(epsilon), relative=False)
     options = OPTIONS.get(synthesizer, {})
     place = place_of(tmp_path, schema, tables, options=options, synthesizer=synthesizer)
     result = place.run_with(SeededNoise(0), epsilon)
@@ -51,16 +56,15 @@ def test_children_come_after_their_owners(synthesizer: str, epsilon: float, tmp_
     assert figures["one_way"] < 0.06
 
 
-def projects(seed: int = 0) -> Database:
+def projects(n: int) -> Database:
     """Projects with a first and, most of them, a last day; tasks between both, with two days of their own."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     day = {"type": ColumnType.DATE, "domain": Range("2015-01-01", "2024-12-31")}
     project = Table(
         "project", (integer("id"), Column("opened", **day), Column("closed", nullable=True, **day)), ("id",)
     )
     columns = (integer("id"), integer("project_id"), Column("begun", **day), Column("ended", nullable=True, **day))
     task = Table("task", columns, ("id",), (owner_key("task", "project_id", "project", 30),))
-    n = 3_000
     opened = rng.integers(16_436, 19_000, n)
     length = rng.integers(100, 900, n)
     of_project = np.repeat(np.arange(n), rng.poisson(3.0, n))
@@ -88,14 +92,14 @@ def projects(seed: int = 0) -> Database:
 def made_projects(synthesizer: str, epsilon: float) -> dict[str, pa.Table]:
     """Return synthetic projects and tasks."""
     with TemporaryDirectory() as folder:
-        place = place_of(Path(folder), *projects(), synthesizer=synthesizer)
+        place = place_of(Path(folder), *projects(units(epsilon)), synthesizer=synthesizer)
         return samples_of(place.run_with(SeededNoise(0), epsilon))
 
 
 @pytest.mark.parametrize(("synthesizer", "epsilon"), CASES)
 def test_two_days_of_a_row_are_as_far_apart_as_they_should(synthesizer: str, epsilon: float):
     """Before, 3 to 426 days; half to a quarter of the tasks ended before they began."""
-    tables, made = projects()[1], made_projects(synthesizer, epsilon)
+    tables, made = projects(units(epsilon))[1], made_projects(synthesizer, epsilon)
 
     def shares(rows: dict[str, pa.Table], table: str, first: str, last: str) -> np.ndarray:
         apart = numbers(rows[table].column(last)) - numbers(rows[table].column(first))
@@ -110,7 +114,7 @@ def test_two_days_of_a_row_are_as_far_apart_as_they_should(synthesizer: str, eps
 
 @pytest.mark.parametrize("synthesizer", ["privbench", "privlava"])
 def test_two_days_come_after_one_and_before_another(synthesizer: str):
-    tables, made = projects()[1], made_projects(synthesizer, 3.2)
+    tables, made = projects(units(3.2))[1], made_projects(synthesizer, 3.2)
 
     def outside(rows: dict[str, pa.Table]) -> dict[str, float]:
         ids = rows["project"].column("id").to_numpy()

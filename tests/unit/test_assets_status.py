@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
 
 import dagster as dg
 import pytest
 
 from privbench_assets.checks import UP_TO_DATE
-from privbench_assets.status import BUDGET, DATABASE, age_in_words
+from privbench_assets.status import BUDGET, DATABASE
 from privbench_core.pipeline.record import last_observed
 from privbench_core.pipeline.workspace import database_folder
 from privbench_core.privacy.budget import Budget
@@ -197,18 +196,6 @@ def declare(operated: Orchestrated, terms: str) -> Orchestrated:
 def budget_check(result: dg.ExecuteInProcessResult) -> dg.AssetCheckEvaluation:
     (check,) = (c for c in result.get_asset_check_evaluations() if c.check_name == BUDGET)
     return check
-
-
-def test_the_age_of_a_state_is_told_in_words() -> None:
-    now = datetime(2026, 11, 21, tzinfo=UTC)
-    ages = {
-        timedelta(seconds=-3): "0 min old (2026-11-21 00:00)",
-        timedelta(minutes=119): "119 min old (2026-11-20 22:01)",
-        timedelta(hours=47): "47 h old (2026-11-19 01:00)",
-        timedelta(days=9): "9 d old (2026-11-12 00:00)",
-    }
-    for age, words in ages.items():
-        assert age_in_words((now - age).isoformat(), now) == words
 
 
 def test_refreshes_are_counted_and_the_last_one_warns(operated: Orchestrated) -> None:

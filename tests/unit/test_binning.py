@@ -12,11 +12,10 @@ from privbench_core.columns.discretizer import (
     Discretizer,
     merge_cells,
     parts_worth_cutting,
-    place_hidden_cells,
 )
 from privbench_core.columns.registry import codec_for
 from privbench_core.errors import InternalError
-from privbench_core.estimators.segmentation import ABSOLUTE, merge_smallest, segment_and_smooth, segments
+from privbench_core.estimators.segmentation import ABSOLUTE, segment_and_smooth, segments
 from privbench_core.schema.columns import Column, ColumnType, Range, Values
 
 
@@ -40,11 +39,6 @@ def test_rare_values_become_one_code():
     each = 10 * ABSOLUTE / 2
     expected = np.array([20 + each, 5 + each, each, 0]) / (25 + 3 * each)
     np.testing.assert_allclose(np.array(binning.weights)[[1, 3, 4, 5]], expected)
-
-
-def test_frequent_other_values_and_nulls_keep_their_codes():
-    binning = merged([500, 400, 100, 90], a_list(2, nullable=True))
-    assert binning.code_of == (0, 1, 2, 3)
 
 
 def test_insignificant_null_is_never_drawn():
@@ -73,35 +67,6 @@ def test_values_that_another_release_has_shown_keep_their_codes():
     assert merge_cells(noisy, a_list(5), 10.0, 3, visible=True).code_of[:5] == (0, 2, 1, 2, 2)
 
 
-def test_neighbours_of_equal_height_merge_and_heavy_cells_stay_alone():
-    binning = merged([20, 25, 15, 900, 12, 28, 20, 0, 0], a_range(7))
-    assert binning.code_of[:7] == (0, 0, 0, 1, 2, 2, 2)
-    assert binning.ordered == 3
-    np.testing.assert_allclose(binning.weights[:3], 1 / 3)
-    assert binning.weights[3] == 1.0
-
-
-def test_an_empty_tail_is_one_code_of_equal_shares():
-    binning = merged([1000, *[1.0] * 5, *[-1.0] * 5, 0, 0], a_range(11))
-    assert binning.code_of[:11] == (0, *[1] * 10)
-    np.testing.assert_allclose(binning.weights[1:11], 0.1)
-    assert binning.weights[11:] == (0.0, 0.0)
-
-
-def test_groups_keep_to_the_bound_and_their_inner_weights():
-    noisy = [1000, 10, 20, 30, 40, 1000, 0, 0]
-    binning = merged(noisy, a_range(6), sigma=0.0, max_codes=3)
-    assert binning.code_of[:6] == (0, 1, 1, 1, 1, 2)
-    np.testing.assert_allclose(binning.weights[1:5], [0.1, 0.2, 0.3, 0.4])
-
-
-def test_special_cells_of_ranges():
-    binning = merged([1000, 500, 900, 3, 200], a_range(2, nullable=True))
-    assert binning.code_of == (0, 1, 2, 1, 3)
-    assert binning.weights == (1.0, 1.0, 1.0, 0.0, 1.0)
-    assert binning.ordered == 2
-
-
 def test_exact_counts_work():
     assert merged([5, 0, 0, 7, 0, 0], a_range(4), sigma=0.0).code_of[:4] == (0, 1, 2, 3)
     everything_empty = merged([0, 0, 0, 0], a_list(3), sigma=0.0)
@@ -120,13 +85,6 @@ def test_expanding_has_low_variance_and_a_random_order():
     assert binning.expand(np.array([], np.int32), np.random.default_rng(0)).tolist() == []
 
 
-def test_small_codes_are_spread_without_bias():
-    binning = Binning((0, 0), (0.9, 0.1))
-    rng = np.random.default_rng(0)
-    drawn = [int(binning.expand(np.zeros(1, np.int32), rng)[0]) for _ in range(2000)]
-    assert 140 < sum(drawn) < 260
-
-
 def test_segments_follow_steps_and_single_heavy_cells_whatever_the_noise():
     rng = np.random.default_rng(0)
     steps = np.repeat([100.0, 400.0, 400.0, 50.0], 25)
@@ -138,26 +96,11 @@ def test_segments_follow_steps_and_single_heavy_cells_whatever_the_noise():
     assert segments(np.array([3.0, 3.0]), 0.0).tolist() == [0, 1]
 
 
-def test_merging_joins_the_smallest_first():
-    assert merge_smallest(np.array([10.0, 1, 1, 9, 1]), 3).tolist() == [0, 1, 3]
-    assert merge_smallest(np.array([9.0, 1, 1]), 5).tolist() == [0, 1, 2]
-
-
 def test_counts_that_do_not_fit_are_a_bug():
     with pytest.raises(InternalError, match="3 cells"):
         merged([1, 2], a_list(2))
     with pytest.raises(InternalError, match="into 0 codes"):
         merged([1, 2, 3], a_list(2), max_codes=0)
-
-
-def test_cells_of_uneven_width_share_a_smooth_code_by_their_widths():
-    codec = codec_for(Column("x", ColumnType.INTEGER, Range(1, 6)))
-    noisy = np.array([98.0, 103.0, 40.0, 900.0, 61.0, 99.0, 0.0, 0.0])
-    widths = np.array([1.0, 1.0, 0.4, 0.01, 0.6, 1.0])
-    binning = merge_cells(noisy, codec, 5.0, 100, widths)
-    assert binning.code_of[:6] == (0, 0, 0, 1, 2, 2)
-    np.testing.assert_allclose(np.array(binning.weights[:3]) * 2.4, [1.0, 1.0, 0.4], rtol=0.05)
-    assert binning.weights[3] == 1.0
 
 
 def test_a_slope_inside_of_a_segment_is_kept_and_steps_are_not_made():
@@ -168,11 +111,6 @@ def test_a_slope_inside_of_a_segment_is_kept_and_steps_are_not_made():
     steps = (np.bincount(codes, np.append(truth, [0, 0])) / np.bincount(codes))[codes][:60]
     ours = (np.bincount(codes, np.append(truth, [0, 0]))[codes] * np.array(binning.weights))[:60]
     assert np.abs(ours - truth).sum() < 0.8 * np.abs(steps - truth).sum()
-
-
-def test_no_cell_of_an_interval_is_ruled_out():
-    binning = merged([1000, *[30.0, -30.0] * 6, 0, 0], a_range(13), sigma=20.0)
-    assert min(binning.weights[:13]) > 0
 
 
 def rough(seed: int, n: int = 60) -> np.ndarray:
@@ -204,41 +142,6 @@ def test_rough_counts_are_not_smoothed_and_smooth_ones_are(sigma):
     assert mean_error(bell, sigma, found) < 0.9 * mean_error(bell, sigma, plain)
 
 
-def test_cells_of_a_rough_column_stay_apart_unless_noise_hides_them():
-    exact = np.array([500.0, 480.0, 2.0, 0.0, 1.0, 900.0, 60.0, 850.0, 300.0, 310.0, 30.0, 700.0])
-    noisy = exact + np.random.default_rng(0).normal(0, 10, len(exact))
-    starts, _ = segment_and_smooth(noisy, 10.0, np.ones(len(exact)))
-    assert starts.tolist() == [0, 1, 2, 5, 6, 7, 8, 9, 10, 11]
-
-
-def test_a_code_is_cut_where_its_cells_hold_about_as_much_each():
-    whole = Binning((0, 1, 1, 1, 1, 1, 2), (1.0, 0.1, 0.3, 0.2, 0.2, 0.2, 1.0), 2)
-    parts, parent, share = whole.cut(np.array([1, 2, 1]))
-    assert parts.code_of == (0, 1, 1, 2, 2, 2, 3)
-    assert parts.ordered == 3
-    assert parent.tolist() == [0, 1, 1, 2]
-    np.testing.assert_allclose(share, [1.0, 0.4, 0.6, 1.0])
-    np.testing.assert_allclose(parts.weights, [1.0, 0.25, 0.75, 1 / 3, 1 / 3, 1 / 3, 1.0])
-
-
-def test_a_cell_that_is_never_drawn_makes_no_part():
-    """NULL that noise hides shares the code of an interval, with weight 0."""
-    parts, parent, share = Binning((0, 0, 0), (0.5, 0.5, 0.0), 1).cut(np.array([3]))
-    assert parts.code_of[2] == 0
-    assert (parts.size, parts.ordered, parent.tolist(), share.tolist()) == (2, 2, [0, 0], [0.5, 0.5])
-
-
-def test_cells_that_noise_hides_are_in_the_part_that_they_are_nearest_to():
-    """Values above a range are not the lowest of it, and NULL goes where most rows are."""
-    codec = codec_for(Column("x", ColumnType.INTEGER, Range(0, 8), nullable=True), table="t")
-    below, above = codec.outside
-    shares = [1 / codec.ordered] * codec.ordered + [0.0] * (codec.size - codec.ordered)
-    parts, _, _ = Binning((0,) * codec.size, tuple(shares), 1).cut(np.array([3]))
-    found = place_hidden_cells(parts, codec, np.array([10.0, 30.0, 20.0]))
-    assert found.code_of[: codec.ordered] == parts.code_of[: codec.ordered]
-    assert (found.code_of[below], found.code_of[above], found.code_of[codec.null]) == (0, 2, 1)
-
-
 def test_codes_are_cut_that_hide_more_than_the_noise_of_a_count():
     """A column without structure is one code: 100 cells of 300 rows each, noise of 100."""
     flat = Binning((0,) * 100, (0.01,) * 100, 1)
@@ -253,15 +156,6 @@ def test_codes_are_cut_that_hide_more_than_the_noise_of_a_count():
     assert held**2 * 30_000 == pytest.approx(0.4 * 100 * cells**0.5, rel=0.2)
 
 
-def test_no_more_codes_are_cut_than_there_may_be_and_none_of_a_list():
-    both = Binning((0,) * 50 + (1,) * 50 + (2,), (0.02,) * 100 + (1.0,), 2)
-    parts = parts_worth_cutting(both, np.array([9e6, 5e6, 9e6]), 1.0, 1.0, 20)
-    assert parts[:2].sum() <= 20
-    assert parts[0] > parts[1] > 1 == parts[2]
-    listed = Binning((0, 1), (1.0, 1.0), 0)
-    assert parts_worth_cutting(listed, np.array([1e6, 1e6]), 1.0, 1.0, 20).tolist() == [1, 1]
-
-
 def test_a_long_tail_is_cut_into_pieces_that_double():
     codec, counts = a_range(1000), np.zeros(1002)
     counts[:10], counts[10:] = 100.0, 0.01
@@ -274,22 +168,6 @@ def test_a_long_tail_is_cut_into_pieces_that_double():
     np.testing.assert_allclose(np.bincount(binning.code_of, binning.weights), 1.0)
     coder = Discretizer(codec, binning)
     assert Discretizer.from_dict(json.loads(json.dumps(coder.to_dict()))) == coder
-
-
-def test_a_tail_goes_away_from_the_denser_side():
-    codec, counts = a_range(1000), np.full(1002, 0.01)
-    counts[990:1000] = 100.0
-    plain = merged(counts, codec)
-    binning = plain.with_tails(codec.widths, plain.sums(counts))
-    assert binning.tails == ((6, 0),)
-    assert np.all(np.diff(np.bincount(np.array(binning.code_of)[:1000])) <= 0)
-
-
-@pytest.mark.parametrize("cells", [5, 400])
-def test_what_is_no_tail_stays_in_one_piece(cells: int):
-    codec = a_range(cells)
-    even = merged(np.append(np.full(cells, 1000.0), [0.0, 0.0]), codec)
-    assert even.with_tails(codec.widths, even.sums(np.append(np.full(cells, 1000.0), [0.0, 0.0]))).tails == ()
 
 
 @pytest.mark.parametrize("laplace", [False, True])

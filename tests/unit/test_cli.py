@@ -369,9 +369,6 @@ def test_evaluate_writes_an_internal_report_outside_the_bundle(shop: Path) -> No
     page = (out / "report.html").read_text(encoding="utf-8")
     assert page.index("Do not publish") < page.index("<h1>") < page.index('class="verdict') < page.index("<svg")
     assert not re.search(r"""(src|href)=["']?https?:""", page)
-    told = data_of("evaluate", shop, bundle, "--workload", workload, "--out", out)
-    assert told == json.loads((out / "metrics.json").read_text(encoding="utf-8"))
-    assert told["tables"] == found["tables"]
 
 
 def test_evaluate_writes_into_no_bundle_and_reads_neither_one_of_another_spec_nor_what_is_no_workload(
@@ -401,6 +398,7 @@ def test_evaluate_divides_counts_by_the_scale(shop: Path) -> None:
     workload = shop.parent / "queries.sql"
     workload.write_text("select count(*) from customer", encoding="utf-8")
     found = data_of("evaluate", shop, bundle, "--workload", workload, "--out", shop.parent / "report")
+    assert found == json.loads((shop.parent / "report" / "metrics.json").read_text(encoding="utf-8"))
     source, synthetic = found["tables"]["customer"]["rows"]
     share = synthetic / (3 * source)
     assert found["workload"]["q_error"]["max"] == pytest.approx(max(share, 1 / share), rel=0.02)
@@ -484,14 +482,6 @@ def test_exit_codes_and_streams_of_a_real_process(tmp_path: Path) -> None:
     plain = process("ledger", "spec.yaml", PYTHONIOENCODING="ascii")
     assert (plain.returncode, plain.stderr) == (0, "")
     assert "?=2" in plain.stdout
-
-
-def test_help_loads_no_heavy_library() -> None:
-    heavy = ("numpy", "pyarrow", "duckdb", "opendp", "sqlalchemy")
-    code = f"import sys, privbench_core.cli; print([name for name in {heavy} if name in sys.modules])"
-    here = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=here, check=True)
-    assert found.stdout.strip() == "[]"
 
 
 def grown(shop: Path, age: int) -> None:

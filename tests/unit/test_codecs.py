@@ -119,22 +119,6 @@ def test_cells_have_these_values(column, cells, values):
 
 
 @pytest.mark.parametrize(
-    ("column", "size", "ordered", "outside", "null"),
-    [
-        (AGE, 114, 111, (111, 112), 113),
-        (WORD, 5, 0, (3,), 4),
-        (TRUTH, 3, 0, (), 2),
-        (NOTE, 23, 21, (21,), 22),
-        (Column("id", T.UUID, nullable=True), 2, 0, (), 1),
-    ],
-)
-def test_special_cells_follow_those_of_the_domain(column, size, ordered, outside, null):
-    codec = codec_for(column)
-    assert (codec.size, codec.ordered, codec.outside, codec.null) == (size, ordered, outside, null)
-    assert codec.special == (*outside, null)
-
-
-@pytest.mark.parametrize(
     ("column", "cells"),
     [
         (Column("x", T.INTEGER, Range(1, 5000)), 256),
@@ -178,13 +162,6 @@ def test_values_are_uniform_inside_of_a_cell():
     others = decoded(codec_for(Column("s", T.CATEGORY, Values(("a", "b")))), [2] * 2000)
     assert 900 < others.count("a") < 1100
     assert set(others) == {"a", "b"}
-
-
-def test_slices_of_decimal_columns_are_read_from_their_offset():
-    codec = codec_for(Column("x", T.DECIMAL, Range(0, 9), precision=5, scale=1))
-    column = pa.array([Decimal(i) for i in range(10)], pa.decimal128(5, 1))
-    sliced = pa.chunked_array([column.slice(4, 2), column.slice(8)])
-    assert codec.encode(sliced).tolist() == codec.encode(pa.chunked_array([column]))[[4, 5, 8, 9]].tolist()
 
 
 def test_moments_with_a_zone_are_declared_in_any_and_stored_in_utc():
@@ -326,16 +303,6 @@ def test_magnitudes_are_powers_of_two():
     assert cells[-1] == grid.null
     low, high = grid.edges(grid.encode(chunks([-(2**63)]))[0])[0], grid.edges(grid.encode(chunks([MAX]))[0])[1]
     assert (low, high) == (-(2**63), MAX)
-
-
-def test_magnitudes_of_spans_are_in_microseconds():
-    grid = log_scale_codec(Column("t", T.INTERVAL))
-    cell = grid.encode(chunks([timedelta(seconds=1)], pa.duration("us")))[0]
-    assert grid.edges(cell) == ("PT0.524288S", "PT1.048575S")
-
-
-def test_magnitudes_do_not_depend_on_anything_but_the_type():
-    assert log_scale_codec(Column("x", T.FLOAT, Range(0, 1))) == log_scale_codec(Column("x", T.FLOAT, Learn()))
 
 
 def test_magnitudes_of_dates_are_calendar_years():

@@ -103,16 +103,6 @@ def test_nothing_but_null_is_looked_at():
     assert [value is None for value in values.to_pylist()] == [False, True, False]
 
 
-@pytest.mark.parametrize("counts", [[100.0, 0.0], [0.0, 100.0]])
-def test_a_column_of_nothing_but_values_or_nothing_but_null_has_a_binning(counts):
-    codec = codec_for(Column("x", T.UUID, nullable=True))
-    discretizer = Discretizer(codec, merge_cells(np.array(counts), codec, 1.0, 100))
-    codes = discretizer.encode(pa.chunked_array([["a", None]]))
-    assert len(discretizer.decode(codes, np.random.default_rng(0))) == 2
-    single = codec_for(Column("x", T.UUID))
-    assert merge_cells(np.array([-3.0]), single, 1.0, 100).size == 1
-
-
 @pytest.mark.parametrize(
     ("pattern", "message"),
     [

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
 from privbench_core.backends.catalogue import found_column
-from privbench_core.columns.registry import codec_for
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.types.base import OrderedType, is_kind
 from privbench_core.schema.types.registry import SqlType, default_sql_type, known_sql_types, parse_sql_type
@@ -26,13 +23,6 @@ EXAMPLES = {
 def column(kind: ColumnType) -> Column:
     digits = (9, 2) if kind is ColumnType.DECIMAL else (None, None)
     return Column("x", kind, precision=digits[0], scale=digits[1])
-
-
-def test_a_type_is_its_name_and_knows_its_entry():
-    assert [str(kind) for kind in ColumnType] == [kind.logical.name for kind in ColumnType]
-    assert ColumnType("interval") is ColumnType.INTERVAL
-    assert {kind for kind in ColumnType if kind.ordered} == set(EXAMPLES)
-    assert {str(kind) for kind in ColumnType if kind.opaque} == {"text", "uuid", "bytes", "json"}
 
 
 def test_every_sql_name_is_read_as_one_type_and_stored_by_those_that_name_it():
@@ -55,14 +45,6 @@ def test_the_default_sql_type_stores_the_type_and_is_found_again(kind):
     assert (found.type, found.sql_type) == (again, None)
 
 
-def test_names_of_other_databases_fit_one_entry_each():
-    natives = ["HUGEINT", "UBIGINT", "SERIAL", "DECIMAL(40,2)", "FLOAT4x", "BOOL", "DATETIME2", "DATEX", "TIMESTAMP_NS"]
-    natives += ["INTERVAL YEAR", "NVARCHAR(MAX)", "TINYTEXT", "CLOB", "ENUM('a')", "LONGBLOB", "VARBINARY(MAX)"]
-    patterns = {kind: kind.logical.native for kind in ColumnType if kind.logical.native}
-    for native in natives:
-        assert len([kind for kind, pattern in patterns.items() if re.match(pattern, native)]) == 1, native
-
-
 @pytest.mark.parametrize("kind", ColumnType)
 def test_the_canonical_arrow_type_is_accepted_and_means_one_type_at_most(kind):
     logical = column(kind).logical
@@ -83,11 +65,3 @@ def test_numbers_and_values_are_inverse(kind):
         low, high = logical.extent
         assert all(low <= logical.number(value) <= high for value in canonical)
         assert low <= logical.series[0] <= high
-
-
-@pytest.mark.parametrize("kind", ColumnType)
-def test_a_type_that_needs_no_domain_has_a_codec(kind):
-    needs_domain = kind.ordered or kind is ColumnType.CATEGORY
-    assert kind.logical.needs_domain == needs_domain
-    if not needs_domain:
-        assert codec_for(column(kind)).size > 0

@@ -136,15 +136,6 @@ def test_a_way_that_becomes_null_with_another_unit_is_not_looked_at() -> None:
     assert common_references(schema, other) == ()
 
 
-@pytest.mark.parametrize(
-    ("share", "sigma", "forced"),
-    [(0.9, 0.01, 0.8), (0.995, 0.01, 1.0), (0.5, 0.01, 0.0), (0.55, 0.1, 0.0), (0.3, 0.01, 0.0)],
-    ids=["often", "always, within noise", "by chance", "chance, within noise", "less than by chance"],
-)
-def test_as_many_rows_are_forced_as_chance_leaves(share: float, sigma: float, forced: float) -> None:
-    assert CommonReference(("a",), ("b",), False, share, sigma).forced(0.5) == pytest.approx(forced)
-
-
 def test_rows_take_parents_of_their_own_number_and_none_where_there_is_no_such_parent() -> None:
     rng = np.random.default_rng(0)
     of_parent, of_row = np.array([0, 0, 1, -1]), np.array([0, 1] * 500 + [-1, 7])

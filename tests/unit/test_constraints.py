@@ -15,7 +15,6 @@ from privbench_core.errors import SpecError, ValidationError
 from privbench_core.links.parent_choice import Distinct, ParentChoice, pick_parents
 from privbench_core.privacy.budget import Budget
 from privbench_core.sampling.constraints import ignored_checks, made_dependent, row_rules
-from privbench_core.sampling.keys import common_numbers, group_numbers
 from privbench_core.sampling.references import without_cycles
 from privbench_core.schema.columns import Column, ColumnType, Range, Values
 from privbench_core.schema.constraints import Check, Dependency, ForeignKey
@@ -89,15 +88,6 @@ def test_null_is_no_breach_as_in_sql() -> None:
     assert broken("a <= b", a=[1, 3, None, 2], b=[2, 2, 1, None]) == [False, True, False, False]
     assert broken("a IS NOT NULL OR b = 1", a=[None, None, None], b=[None, 2, 1]) == [False, True, False]
     assert broken("rating IN ('G')", rating=["G", "R", None]) == [False, True, False]
-
-
-def test_groups_are_equal_where_values_are_and_null_is_in_none() -> None:
-    assert group_numbers([pa.array([2**53, 2**53 + 1, 2**53])], 3).tolist() == [0, 1, 0]
-    assert group_numbers([], 3).tolist() == [0, 0, 0]
-    left, right = common_numbers([pa.array(["a", None, "b"])], [pa.array(["b", "c", None])], (3, 3))
-    assert left[2] == right[0] != -1
-    assert left[1] == right[2] == -1
-    assert right[1] not in left
 
 
 def columns_of_rows(n: int = 4000, seed: int = 0) -> tuple[Table, pa.Table]:
@@ -340,14 +330,6 @@ def test_rows_choose_inside_their_group_and_differently_inside_a_scope() -> None
     free = pick_parents([], np.array([True, False]), ParentChoice.free(2, 3), rng)
     assert free[0] >= 0
     assert free[1] == -1
-
-
-def test_the_finest_wish_that_can_be_fulfilled_decides() -> None:
-    rough = (np.array([0, 0, 1, 1]), np.array([1, 0, 1]))
-    fine = (np.array([0, 1, 2, 3]), np.array([3, 1, 9]))
-    places = pick_parents([rough, fine], np.ones(3, dtype=bool), ParentChoice.free(3, 4), np.random.default_rng(0))
-    assert places.tolist()[:2] == [3, 1]
-    assert places[2] in (2, 3)
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 50, 1000])

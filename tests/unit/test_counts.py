@@ -31,13 +31,6 @@ def test_counts_are_those_of_counting_rows_one_by_one(columns):
     assert (contingency(codes, SIZES, columns, weights) == weighted).all()
 
 
-def test_counts_add_up_over_chunks_of_rows():
-    codes = random_codes(100)
-    chunks = [{name: c[part] for name, c in codes.items()} for part in (slice(0, 33), slice(33, 33), slice(33, 100))]
-    total = sum(contingency(chunk, SIZES, ["a", "c"]) for chunk in chunks)
-    assert (total == contingency(codes, SIZES, ["a", "c"])).all()
-
-
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.int32])
 @pytest.mark.parametrize("sizes", [{"a": 7, "b": 200}, {"a": 256, "b": 256}])
 def test_counts_block_by_block_are_exact_whatever_the_type_of_the_codes(dtype, sizes):
@@ -55,12 +48,6 @@ def test_counts_block_by_block_are_exact_whatever_the_type_of_the_codes(dtype, s
 def test_cells_are_in_row_major_order_and_do_not_overflow_32_bits():
     codes = {name: np.array([99_999], dtype=np.int32) for name in "ab"}
     assert cell_index(codes, dict.fromkeys("ab", 100_000), ["a", "b"]).tolist() == [99_999 * 100_000 + 99_999]
-
-
-def test_no_rows_give_zeros():
-    empty = {"a": np.zeros(0, dtype=np.int32)}
-    assert contingency(empty, {"a": 3}, ["a"]).tolist() == [0, 0, 0]
-    assert contingency(empty, {"a": 3}, ["a"], np.zeros(0, dtype=np.int64)).tolist() == [0, 0, 0]
 
 
 def test_weights_beyond_what_a_float_adds_up_are_added_exactly():

@@ -25,12 +25,6 @@ def test_each_marginal_is_within_a_joint_one_of_few_cells(seed: int) -> None:
     assert joint == covering(asked, sizes, 2000)
 
 
-def test_pairs_that_fit_together_are_one_joint_marginal() -> None:
-    names = ["a", "b", "c", "d"]
-    assert set(covering(list(combinations(names, 2)), dict.fromkeys(names, 3), 81).values()) == {("a", "b", "c", "d")}
-    assert len(set(covering(list(combinations(names, 2)), dict.fromkeys(names, 3), 80).values())) > 1
-
-
 def test_columns_that_nobody_asked_for_together_stay_apart_where_there_is_no_room() -> None:
     sizes = {"a": 4, "b": 5, "c": 6}
     assert set(covering([("a",), ("b",), ("c",)], sizes, 20).values()) == {("a", "b"), ("c",)}

@@ -7,9 +7,7 @@ from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
-import pytest
 
-from privbench_core.columns.intervals import roundest
 from privbench_core.columns.registry import codec_for
 from privbench_core.schema.columns import Column, ColumnType, Range
 from privbench_core.schema.types.registry import parse_sql_type
@@ -30,14 +28,6 @@ def test_a_cut_cell_has_cells_for_its_parts_and_the_others_stay():
     assert restored(Artifact.from_bytes(Artifact(finer.to_dict()).to_bytes()).data) == finer
 
 
-def test_joined_parts_are_one_cell_again():
-    finer = WIDE.cut({0: 100})  # type: ignore[arg-type]
-    kept = np.array([0, 41, 42, *range(100, finer.ordered)])
-    coarser = finer.joined(kept)
-    assert coarser.labels()[:4] == ["1 to 41", "42", "43 to 100", "101 to 200"]
-    assert set(coarser.decode(np.full(50, 1, np.int32), np.random.default_rng(0)).to_pylist()) == {42}
-
-
 def test_cells_at_the_ends_of_64_bits_are_cut_exactly():
     whole = codec_for(Column("x", T.INTEGER, Range(-(2**63), 2**63 - 1, cells=1)))
     finer = whole.cut({0: 2})  # type: ignore[arg-type]
@@ -55,22 +45,6 @@ def test_a_narrow_cell_of_floats_stands_for_the_roundest_of_them():
     assert (narrow, also) == (9.99, 9.99)
     assert 50 < wide < 60
     assert wide != 55.5
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "found"),
-    [
-        (9.98999, 9.99001, 9.99),
-        (-0.5, 0.5, 0.0),
-        (1e300, 2e300, 1e300),
-        (-77.3, -70.1, -77.0),
-        (0.1, 0.1, 0.1),
-        (0.1, 0.1000001, 0.1),
-    ],
-)
-def test_the_roundest_number_between_two(low, high, found):
-    assert roundest(low, high) == pytest.approx(found, rel=1e-12)
-    assert low <= roundest(low, high) <= high
 
 
 def test_a_range_in_steps_has_no_values_between():

@@ -5,12 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from privbench_core.links.measure_bounded import _counted_best
 from privbench_core.links.popularity_shapes import extrapolated, rank_ends, ranked
-from privbench_core.privacy.budget import Measure, Price
-from privbench_core.privacy.views import ViewSpec
-from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved
-from privbench_core.units.row_count import RowCount
 
 BOUNDS = (1, 4, 16, 64, 256)
 DEGREES = np.maximum(1, np.rint(200 / np.arange(1, 601) ** 0.9)).astype(int)
@@ -19,22 +14,6 @@ TOTALS = np.array([np.minimum(DEGREES, bound).sum() for bound in BOUNDS], dtype=
 
 def test_totals_without_noise_stay_as_they_are() -> None:
     np.testing.assert_allclose(extrapolated(TOTALS, np.full(5, 1e-3), BOUNDS, (1e6, 1e6)), TOTALS, rtol=1e-6)
-
-
-def test_what_noise_hides_goes_on_as_before_and_never_beyond_all_rows() -> None:
-    found = extrapolated(TOTALS[:2], np.array([5.0, 20.0]), BOUNDS, (1e6, 1e6))
-    np.testing.assert_allclose(found[:2], TOTALS[:2], rtol=0.1)
-    added = np.diff(found)
-    assert (added > 0).all()
-    assert (added[1:] < added[:-1]).all()
-    assert extrapolated(TOTALS[:1], np.array([5.0]), BOUNDS, (600.0, 700.0))[-1] <= 700
-
-
-def test_bounds_beyond_the_declared_one_add_nothing_and_one_near_it_little() -> None:
-    open_ended = extrapolated(TOTALS[:2], np.array([5.0, 20.0]), BOUNDS, (1e6, 1e6))
-    declared = extrapolated(TOTALS[:2], np.array([5.0, 20.0]), (1, 4, 16, 20, 20), (1e6, 1e6))
-    assert declared[4] == declared[3]
-    assert declared[3] - declared[2] < 0.3 * (open_ended[3] - open_ended[2])
 
 
 def test_totals_are_estimated_within_their_noise() -> None:
@@ -61,19 +40,3 @@ def test_noise_never_leaves_no_references() -> None:
     found = extrapolated(np.array([-2_000.0]), np.array([1_000.0]), [1, 4, 16], (5_000.0, 10_000.0))
     assert 0 < found[0] < 1_000
     assert (np.diff(found) >= 0).all()
-
-
-def test_references_count_fewer_rows_of_a_unit_where_these_are_noise() -> None:
-    """Half of the rows are those of units with a hundred: to count them in full takes a hundred times the noise."""
-    size = RowCount(20_000, 100.0, 128, (1, 128), np.array([1e4, 1e4]), np.array([1e4, 1e2]), 200)
-    key = ForeignKey("row", ("of",), "user", ("id",), 50, on_unit_removed=OnUnitRemoved.SET_NULL)
-
-    class Session:
-        def view(self, spec: ViewSpec, name: str) -> Session:
-            return self
-
-        def sigma(self, queries: object, price: Price) -> float:
-            return price.amount**-0.5
-
-    found = [_counted_best(Session(), key, size, Price(Measure.GDP, rho)) for rho in (1e-3, 1e2)]  # type: ignore[arg-type]
-    assert [each.rows_per_unit for each in found] == [1, 128]

@@ -18,6 +18,7 @@ from privbench_core.errors import SourceError, SpecError
 from privbench_core.schema.columns import Column, ColumnType, Learn
 from privbench_core.schema.documents import SHAPE, WHOLE, Leaf, find_leaf, known_leaves, parse_document, shape_of
 from privbench_core.schema.tables import Schema, Table
+from tests.helpers.examples import examples
 from tests.helpers.noise import SeededNoise
 from tests.helpers.planted import integer, owner_key, place_of, rows_of
 from tests.helpers.specs import load, problems
@@ -77,6 +78,7 @@ def test_a_leaf_is_a_column_of_its_kind() -> None:
     assert columns['payload->integer["n"]'].to_pylist() == [3, None]
 
 
+@examples(40, 100)
 @given(st.lists(DOCUMENTS, min_size=1, max_size=3))
 @example([{"a": 10**400}])
 @example([1e300, -(2**63)])

@@ -83,7 +83,7 @@ def test_an_interval_is_a_factor_by_student_and_one_row(town: Town, tmp_path: Pa
     (found,) = intervals_of(with_persons(tmp_path, town, numbers), Workload.of([PERSONS])).intervals
     logs = [math.log((number + 1) / (all_of_them + 1)) for number in numbers]
     error = math.hypot(math.sqrt(sum(each**2 for each in logs) / 8), 1 / (all_of_them + 1))
-    factor = math.exp(stats.t.ppf(0.975, 4) * error)
+    factor = math.exp(stats.t.ppf(0.975, 8) * error)
     assert (found.answer, found.joins, found.widened) == (all_of_them, 0, None)
     assert found.low == math.floor((all_of_them + 1) / factor - 1)
     assert found.high == math.ceil((all_of_them + 1) * factor - 1)
@@ -99,6 +99,8 @@ def test_errors_are_widened_by_the_distances_of_what_a_query_reads(town: Town, t
     error = math.hypot(math.log(101 / (rows + 1)), 1 / (rows + 1))
     at_most = math.hypot(error, 3 * math.sqrt(0.6**2 - 0.2**2)) / error
     assert found[1].widened == pytest.approx(min(3.0, at_most))
+    half = stats.t.ppf(0.975, 5) * math.hypot((found[1].widened or 0) * error, 0.5 * 0.6)
+    assert found[1].high == math.ceil((rows + 1) * math.exp(half) - 1)
 
 
 def test_errors_of_joins_are_widened_by_no_more_than_distances_add(town: Town, tmp_path: Path) -> None:
@@ -109,10 +111,27 @@ def test_errors_of_joins_are_widened_by_no_more_than_distances_add(town: Town, t
 
 
 def test_small_answers_have_intervals_in_rows(town: Town, tmp_path: Path) -> None:
-    query = "SELECT id FROM person WHERE age > 1000"
+    query = "SELECT id FROM person WHERE age > 60 AND age < 30"
     (found,) = intervals_of(with_persons(tmp_path, town, [50] * 10), Workload.of([query])).intervals
     assert (found.answers, found.answer, found.low) == ("rows", 0, 0)
     assert 1 <= found.high <= 20
+
+
+def test_an_interval_reaches_to_the_answer_without_a_comparison_that_no_row_meets(town: Town, tmp_path: Path) -> None:
+    """Where the bundle lacks a value, nobody knows how many rows of the source have it."""
+    bundle = with_persons(tmp_path, town, [100] * 10)
+    household = "FROM household JOIN person p ON household.id = p.household_id WHERE rooms > 4"
+    queries = (
+        f"SELECT COUNT(*) {household} AND p.age > 1000",
+        f"SELECT COUNT(*) {household}",
+        f"SELECT COUNT(*) {household} AND NOT p.age BETWEEN 1000 AND 2000",
+        "SELECT SUM(age) FROM person WHERE age < 90 OR age IN (1000, 1001)",
+    )
+    unmet, met, negated, summed = intervals_of(bundle, Workload.of(queries)).intervals
+    assert (unmet.answer, unmet.low, unmet.high) == (0, 0, met.answer)
+    assert (unmet.unmet, met.unmet) == (True, False)
+    assert (negated.answer, negated.low, negated.high) == (met.answer, 0, met.high)
+    assert summed.high >= pc.sum(town.tables["person"]["age"]).as_py()
 
 
 def test_answers_of_changing_sign_have_intervals_of_differences(town: Town, tmp_path: Path) -> None:
@@ -134,6 +153,7 @@ def test_queries_without_error_bars_are_named_and_the_others_go_on(
         MEAN,
         PERSONS,
         f"{PERSONS} WHERE id = 7",
+        f"{PERSONS} WHERE age > 1000",
     )
     workload.write_text(";\n".join(queries), encoding="utf-8")
     show_error_bars(bundle.path, workload, as_json=False)
@@ -142,10 +162,11 @@ def test_queries_without_error_bars_are_named_and_the_others_go_on(
     assert "Query 2 has no error bars: nobody: no such table" in said
     assert "Query 3 has no error bars: MIN and MAX depend on single rows" in said
     assert "Query 6 has no error bars: person.id: compares with a key or text that the source does not have" in said
+    assert "Up to the answer without a comparison that no row of the bundle meets: queries 7" in said
     assert "AVG" in said
     show_error_bars(bundle.path, workload, as_json=True)
     data = json.loads(capsys.readouterr().out)
-    assert [each["query"] for each in data["intervals"]] == [4, 4, 4, 5]
+    assert [each["query"] for each in data["intervals"]] == [4, 4, 4, 5, 7]
     assert (data["level"], data["replicates"], len(data["failed"])) == (0.95, 5, 4)
 
 

@@ -21,18 +21,16 @@ from privbench_core.evaluation.joins import (
     correlations,
     counting_errors,
     counting_queries,
-    fanout_wasserstein,
     junctions,
     link_junction,
     link_tables,
-    ordered_values,
     pearson,
     sibling_agreement,
     sibling_pearson,
 )
-from privbench_core.evaluation.marginals import codes_tvd, crossing_subsets, mean_distances
+from privbench_core.evaluation.marginals import crossing_subsets, mean_distances
 from privbench_core.sampling.keys import parent_rows
-from privbench_core.schema.columns import Column, ColumnType, Range, Values
+from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from tests.helpers.row_figures import joint_tvd
@@ -46,14 +44,6 @@ def _database(rng: np.random.Generator, parents: int = 300) -> LinkedTables:
     links = np.repeat(np.arange(parents), rng.integers(0, 5, parents))
     child = np.stack([parent[links, 0], rng.integers(0, 5, len(links))], axis=1)
     return LinkedTables(parent, (3, 4), child, (3, 5), links)
-
-
-def test_parent_rows_of_simple_keys() -> None:
-    parent = pa.table({"id": [7, 3, 5]})
-    child = pa.table({"household_id": pa.array([5, 7, None, 9, 7], pa.int32())})
-    assert parent_rows(parent, child, KEY).tolist() == [2, 0, -1, -1, 0]
-    assert parent_rows(parent.slice(0, 0), child, KEY).tolist() == [-1] * 5
-    assert parent_rows(parent, child.slice(0, 0), KEY).tolist() == []
 
 
 @pytest.mark.parametrize("first", [0, 5, 2**63 - 7])
@@ -129,20 +119,6 @@ def test_random_linking_keeps_fanouts_and_breaks_the_joint_marginal() -> None:
     assert crossing.tvd == pytest.approx(distances.mean())
 
 
-def test_children_without_a_parent_are_not_joined() -> None:
-    true = LinkedTables(np.array([[0], [1]]), (2,), np.array([[0], [1], [1]]), (2,), np.array([0, 1, -1]))
-    kept = LinkedTables(true.parent, (2,), true.child[:2], (2,), true.links[:2])
-    assert joint_tvd(true, kept).tolist() == [[0.0]]
-
-
-def test_distances_of_fanouts() -> None:
-    assert fanout_wasserstein(np.array([0, 2, 2, 4]), np.array([1, 3])) == pytest.approx(1.0)
-    assert fanout_wasserstein(np.array([1, 1]), np.array([3])) == pytest.approx(2.0)
-    assert fanout_wasserstein(np.array([0, 2]), np.array([2, 0, 0, 2])) == 0
-    assert codes_tvd(np.array([0, 2]), np.array([2, 0, 0, 2])) == 0
-    assert codes_tvd(np.array([0, 1]), np.array([1, 1])) == pytest.approx(0.5)
-
-
 def test_crossing_subsets_are_all_or_a_seeded_sample_of_those_with_both_sides() -> None:
     every = crossing_subsets(3, 4, 3)
     assert set(every.subsets) == {s for s in combinations(range(7), 3) if s[0] < 3 <= s[-1]}
@@ -189,17 +165,6 @@ def test_counting_queries_agree_with_brute_force() -> None:
     both = ((0, np.array([True, False])),)  # one child cannot stand for two
     linked = LinkedTables(np.zeros((2, 1), int), (1,), np.array([[0], [0], [0], [1]]), (2,), np.array([0, 0, 1, 1]))
     assert answer_counting(linked, [CountingQuery(2, (), (both, both))]).tolist() == [1]
-
-
-def test_predicates_admit_equal_shares_of_the_domain() -> None:
-    linked = LinkedTables(np.zeros((0, 1), int), (100,), np.zeros((0, 1), int), (100,), np.zeros(0, np.int64))
-    shape = CountingShape(selectivity=0.25)
-    queries = counting_queries(linked, ((True,), (False,)), shape, 20, np.random.default_rng(0))
-    for query in queries:
-        (_, run), (_, scattered) = query.parent[0], query.children[0][0]
-        assert run.sum() == scattered.sum() == 50
-        assert np.diff(np.flatnonzero(run)).max() == 1
-    assert any(np.diff(np.flatnonzero(query.children[0][0][1])).max() > 1 for query in queries)
 
 
 def test_counting_errors_scale_to_the_size_of_the_source() -> None:
@@ -257,21 +222,6 @@ def test_a_coefficient_that_is_not_defined_is_none(values: list[float]) -> None:
     x = np.array(values)
     assert pearson(x, x) is None
     assert sibling_pearson(np.zeros(len(x), np.int64), x) is None
-
-
-def test_infinite_values_are_left_out_and_equal_siblings_fully_correlated() -> None:
-    x, y = np.array([1.0, np.inf, 2.0, 4.0]), np.array([2.0, 1.0, 4.0, 8.0])
-    assert pearson(x, y) == pytest.approx(1)
-    assert sibling_pearson(np.array([0, 0, 0, 1, 1]), np.array([5.0, np.inf, 5.0, 9.0, 9.0])) == pytest.approx(1)
-
-
-def test_only_what_has_distances_is_correlated() -> None:
-    integer = ColumnType.INTEGER
-    age, kind = Column("age", integer, Range(0, 9), nullable=True), Column("kind", integer, Values((1, 2)))
-    table = Table("t", (Column("id", integer), age, kind, Column("name", ColumnType.TEXT)), ("id",))
-    found = ordered_values(table, pa.table({"id": [1, 2], "age": [3, None], "kind": [1, 2], "name": ["a", "b"]}))
-    assert list(found) == ["age"]
-    assert np.array_equal(found["age"], [3.0, np.nan], equal_nan=True)
 
 
 def test_agreement_of_siblings_is_that_of_all_pairs_of_a_parent() -> None:

@@ -126,16 +126,6 @@ def _rows(n: int, seed: int, **others: pa.Array) -> dict[str, pa.Table]:
     return {"t": pa.table(columns | others)}
 
 
-def test_attributes_are_coded_and_keys_are_not() -> None:
-    coded = encode_tables(SCHEMA, _rows(500, 0))["t"]
-    assert coded.names == ("age", "sex", "pay", "city", "works")
-    assert coded.ordered == (True, False, True, False, False)
-    assert coded.codes.shape == (500, 5)
-    assert (coded.codes >= 0).all()
-    assert (coded.codes < np.array(coded.sizes)).all()
-    assert encode_tables(SCHEMA, {}) == {}
-
-
 def test_synthetic_rows_share_the_codes_of_the_source() -> None:
     source = _rows(2000, 0)
     true = encode_tables(SCHEMA, source)["t"]

@@ -14,7 +14,6 @@ from privbench_core.evaluation.attacks import (
     RunOnRows,
     attribute_risks,
     epsilon_bound,
-    nearest_distances,
     nearest_records,
     rehearse_half,
     restrict_to_units,
@@ -129,12 +128,6 @@ def test_attacks_on_single_rows_understate_what_is_said_about_units() -> None:
     assert unit["epsilon"] > item["epsilon"] + 0.5
 
 
-def test_units_without_a_row_of_a_table_are_not_attacked_by_one() -> None:
-    source = letters(0)
-    source["letter"] = source["letter"].slice(0, 60)
-    assert attacked(source, copying, LETTERS)[2]["units"] == 5
-
-
 def risks(source: Mapping[str, pa.Table], rehearse: RunOnRows) -> dict[tuple[str, str], Figures]:
     rng = np.random.default_rng(1)
     return {(r["table"], r["name"]): r for r in attribute_risks(rehearsed(source, rehearse, LETTERS), rng)}
@@ -210,15 +203,6 @@ def test_the_area_under_the_curve_and_the_catch() -> None:
     reversed_ = score_attack("r", -member.astype(float), member, 0.05, rng)
     assert (reversed_["auc"], reversed_["caught"], reversed_["epsilon"]) == (0, 0, 0)
     assert epsilon_bound(0, 0, 0.05) == 0
-
-
-def coded(codes: list[list[int]]) -> EncodedTable:
-    return EncodedTable(("a", "b"), np.array(codes).reshape(-1, 2), (11, 3), (True, False))
-
-
-def test_distances_count_ordered_columns_by_how_far() -> None:
-    found = nearest_distances(coded([[0, 0], [5, 1], [10, 2]]), coded([[0, 0], [10, 0]]), rows=np.array([0, 1, 2]))
-    assert found == pytest.approx([0, (0.5 + 1) / 2, 0.5])
 
 
 def test_copies_are_nearer_to_the_source_than_it_is_to_itself() -> None:

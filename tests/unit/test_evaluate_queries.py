@@ -1,4 +1,4 @@
-"""Cardinalities of SAM workloads against SQL's meaning."""
+"""Workloads in the form of SAM: read, refused, and the same in SQL."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -32,45 +31,6 @@ PEOPLE = pa.table(
 def _write(path: Path, content: Any) -> Path:
     path.write_text(json.dumps(content), encoding="utf-8")
     return path
-
-
-@pytest.mark.parametrize(
-    ("conditions", "expected"),
-    [
-        ((), 4),
-        ((("age", "<=", "30"),), 2),
-        ((("age", "!=", "30"),), 2),
-        ((("job", ">=", "clerk"),), 2),  # "Clerk" sorts before, the umlaut after, NULL nowhere
-        ((("job", "=", "clerk"), ("age", ">", "20")), 1),
-        ((("born", "<", "1990-05-05"),), 1),
-        ((("pay", ">=", "2.20"),), 2),
-        ((("age", "=", "99"),), 0),
-    ],
-)
-def test_cardinalities(conditions: tuple[tuple[str, str, str], ...], expected: int) -> None:
-    assert cardinalities(PEOPLE, [tuple(Condition(*c) for c in conditions)]).tolist() == [expected]
-
-
-def test_cardinalities_agree_with_a_database() -> None:
-    rng = np.random.default_rng(0)
-    table = pa.table({"a": rng.integers(0, 20, 500), "b": rng.choice(["u", "v", "W", "x y"], 500)})
-    queries, sql = [], []
-    for _ in range(50):
-        low, text, op = str(rng.integers(0, 20)), str(rng.choice(["u", "v", "W"])), str(rng.choice(["<=", ">=", "="]))
-        queries.append((Condition("a", op, low), Condition("b", "<=", text)))
-        sql.append(f"SELECT COUNT(*) FROM t WHERE a {op} {low} AND b <= '{text}'")
-    with duckdb.connect() as database:
-        database.register("t", table)
-        expected = [database.execute(s).fetchone()[0] for s in sql]
-    assert cardinalities(table, queries).tolist() == expected
-    assert cardinalities(table.slice(0, 0), queries).tolist() == [0] * 50
-
-
-def test_unknown_columns_and_values_of_the_wrong_type_are_named() -> None:
-    with pytest.raises(SourceError, match="wage: "):
-        cardinalities(PEOPLE, [(Condition("wage", "=", "1"),)])
-    with pytest.raises(SourceError, match=r"age: .*'old'.*int64"):
-        cardinalities(PEOPLE, [(Condition("age", "=", "old"),)])
 
 
 def test_a_workload_file_reads_back_and_reproduces_its_cardinalities(tmp_path: Path) -> None:

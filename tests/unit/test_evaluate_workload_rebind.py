@@ -15,7 +15,7 @@ from privbench_core.errors import PublishError
 from privbench_core.schema.columns import Column, ColumnType, Range, Values
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
-from privbench_core.workload.rebind import Distribution, ReleasedMarginal, rebind_workload
+from privbench_core.workload.rebind import Distribution, ReleasedMarginal, bind_missing, rebind_workload
 from privbench_core.workload.statements import Workload, read_workload
 
 T = ColumnType
@@ -195,3 +195,24 @@ def test_shares_of_a_distribution():
     empty = Distribution.of(pa.array([], pa.int64()))
     assert empty.share("<", 3) == 0
     assert empty.value_for("<", 0.5, 3) == 3
+
+
+def test_the_certificate_replaces_the_literals_that_only_the_source_has():
+    """A value becomes the one of the nearest share; whatever some synthetic row meets stays, however few do."""
+    source = shop(0)
+    source["customer"] = source["customer"].set_column(2, "kind", pa.array(["c"] * 45 + ["b"] * 55))
+    queries = (
+        "select count(*) from customer c where age < 10 and kind = 'c'",
+        "select count(*) from customer where age < 60 and kind = 'b'",
+        "select count(*) from customer where kind in ('x', 'b')",
+        "select count(*) from sale where \"Day\" > date '2020-01-20'",
+        "select count(*) from region where size = 30",
+        "select count(*) from nowhere",
+    )
+    asked = Workload.of(queries, internal=True)
+    found = bind_missing(asked, SCHEMA, source, shop())
+    first = found.statements[0].sql.replace('"', "")
+    assert first == "SELECT COUNT(*) FROM customer AS c WHERE age < 60 AND kind = 'a'"
+    assert found.statements[1:] == asked.statements[1:]
+    assert found.internal
+    assert bind_missing(asked, SCHEMA, source, source) == asked

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -45,14 +44,6 @@ def test_a_cell_has_the_noise_that_is_announced(delta: float, columns: int) -> N
     measured = float(np.mean([profile.one_way.sigmas[name].min() for name in names]))
     assert announced.cell == pytest.approx(2 * measured, rel=0.1)
     assert announced.rows == pytest.approx(2 * profile.one_way.total_sigma, rel=0.1)
-
-
-def test_a_unit_of_many_rows_and_columns_to_learn_are_announced() -> None:
-    one = Table("t", (integer("id"), Column("x", ColumnType.CATEGORY, Values(("a", "b")))), ("id",))
-    two = Table("t", (*one.columns, Column("y", ColumnType.CATEGORY, Values(("a", "b")))), ("id",))
-    price = Budget(1.0, 1e-9).total()
-    cells = [expected_noise(Schema("s", (table,), "t"), "t", price).cell for table in (one, two)]
-    assert cells[1] / cells[0] == pytest.approx(math.sqrt(2))
 
 
 def test_a_cell_has_the_noise_of_the_rows_that_count(capsys: pytest.CaptureFixture[str]) -> None:

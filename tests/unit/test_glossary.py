@@ -48,19 +48,3 @@ def is_module(name: str) -> bool:
 def test_names_exist(row: list[str]) -> None:
     for name in re.findall(r"`([^`]+)`", row[2]):
         assert exists(name), name
-
-
-def test_terms_are_defined_once_and_in_one_sentence() -> None:
-    terms = [row[0] for row in ROWS]
-    assert len(set(terms)) == len(terms)
-    for row in ROWS:
-        assert len(row) == 4, row
-        assert row[1].endswith("."), row
-        assert not re.search(r"\. [A-Z]", row[1]), row
-
-
-def test_sources_are_listed() -> None:
-    listed = PAGE.read_text(encoding="utf-8").partition("## Sources")[2]
-    for row in ROWS:
-        for source in re.findall(r"\[([A-Za-z]+\d*)\](?!\()", row[3]):
-            assert f"[{source}]" in listed, source

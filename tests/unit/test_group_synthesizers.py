@@ -1,8 +1,7 @@
-"""Synthesizers of groups: what types, places and joints of members bring into the rows, and classes of group sizes."""
+"""Synthesizers of groups: what types, places and joints of members bring into the rows."""
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,17 +11,14 @@ import pytest
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.groups.group_model import GroupModel
-from privbench_core.groups.measure_groups import FanoutClasses, reconciled
+from privbench_core.groups.measure_groups import reconciled
 from privbench_core.links.fanout import Fanout
-from privbench_core.links.measure_fanout import Ownership
 from privbench_core.marginals.one_way import OneWay
 from privbench_core.privacy.budget import Budget
-from privbench_core.profiles.profile import OWNER_FANOUT, parent_column
 from privbench_core.schema.columns import Column, ColumnType, Values
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.contract import load_synthesizer
-from privbench_core.units.row_count import RowCount
 from tests.helpers.databases import Database
 from tests.helpers.noise import SeededNoise
 from tests.helpers.plans import Trace, computing_steps, run_step
@@ -174,57 +170,6 @@ def chain(of_visit: np.ndarray[Any, Any], of_click: np.ndarray[Any, Any], codes:
 
 def fanout(probabilities: list[float], ownerless: float = 0.0) -> Fanout:
     return Fanout(Discretizer(FanoutCodec(len(probabilities) - 1)), np.array(probabilities), {}, {}, 150.0, ownerless)
-
-
-def test_sizes_are_counted_from_released_numbers() -> None:
-    sizes = FanoutClasses.of(fanout([0.1, 0.4, 0.3, 0.2], ownerless=7.0), 100.0, 1, of_units=True)
-    np.testing.assert_allclose(sizes.rows, [[0, 47, 30, 20], [0, 0, 30, 20], [0, 0, 0, 20]])
-    np.testing.assert_allclose(sizes.shares(np.array([False, True, True, False])), [1, 30 / 77, 0])
-    two = FanoutClasses.of(fanout([0.1, 0.4, 0.3, 0.2], ownerless=7.0), 100.0, 2, of_units=True)
-    np.testing.assert_allclose(two.rows, [[0, 47, 60, 40], [0, 0, 60, 40], [0, 0, 0, 40]])
-
-
-@pytest.mark.parametrize(
-    ("least", "classes"),
-    [
-        (10, (0, 0, 1, 2)),
-        (25, (0, 0, 1, 1)),
-        (45, (0, 0, 1, 1)),
-        (60, (0, 0, 0, 0)),
-        (100, (0, 0, 0, 0)),
-        (1e9, (0, 0, 0, 0)),
-    ],
-)
-def test_classes_are_the_shortest_intervals_with_enough_groups(least: float, classes: tuple[int, ...]) -> None:
-    assert (
-        FanoutClasses.of(fanout([0.1, 0.4, 0.3, 0.2], ownerless=7.0), 100.0, 1, of_units=True).classes(least) == classes
-    )
-
-
-def test_expected_owners_follow_the_released_sizes() -> None:
-    """Every second owner has x = 1 and all of these have two children; of the others each half have one and three."""
-    pair_tables = {"x": np.array([[0.0, 0.25, 0.0, 0.25], [0.0, 0.0, 0.5, 0.0]])}
-    released = Fanout(
-        Discretizer(FanoutCodec(3)), np.array([0.0, 0.25, 0.5, 0.25]), pair_tables, {}, 125.0, ownerless=50.0
-    )
-    parent = OneWay.with_sigma({"x": np.array([50.0, 50.0]), "y": np.array([80.0, 20.0])}, 1.0)
-    size = RowCount(175, 1.0, 1, (1,), np.array([175.0]), np.array([175.0]), 3)
-
-    def owners(inside: list[bool], *, optional: bool) -> dict[str, np.ndarray]:
-        key = ForeignKey("child", ("parent_id",), "parent", ("id",), 3, owner=True, optional=optional)
-        above = SimpleNamespace(one_way=parent, size=SimpleNamespace(units=np.zeros(1)))
-        context = (OWNER_FANOUT, parent_column("x"), parent_column("y"))
-        below = SimpleNamespace(size=size)
-        return Ownership(key, above, below).expected(released, context, np.array(inside))
-
-    small = owners([True, True, False, False], optional=True)
-    np.testing.assert_allclose(75 * small[OWNER_FANOUT], [0, 75, 0, 0])
-    np.testing.assert_allclose(75 * small[parent_column("x")], [25, 0, 50], atol=0.1)
-    np.testing.assert_allclose(75 * small[parent_column("y")], [20, 5, 50], atol=0.1)
-    large = owners([False, False, True, True], optional=False)
-    np.testing.assert_allclose(large[OWNER_FANOUT], [0, 0, 4 / 7, 3 / 7])
-    np.testing.assert_allclose(large[parent_column("x")], [3 / 7, 4 / 7], atol=0.001)
-    assert min(values.min() for name, values in large.items() if name != OWNER_FANOUT) > 0
 
 
 def test_counts_of_parts_agree_with_those_of_the_whole_by_their_noise() -> None:

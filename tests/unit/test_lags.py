@@ -1,4 +1,4 @@
-"""Classes of lags, what joints follow from them, and dates that are drawn to have them."""
+"""Joints that follow from lags, and dates that are drawn to have them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from privbench_core.columns.discretizer import Binning, Discretizer
 from privbench_core.columns.grid import Grid
 from privbench_core.columns.intervals import OrderedCodec, equal_width_codec
 from privbench_core.columns.lags import Intervals, lag_classes
-from privbench_core.profiles.lags import Lag, Lags, expected_lags, joint_with_lags, lag_chances, shares_of_cells
+from privbench_core.profiles.lags import Lag, Lags, expected_lags, joint_with_lags, lag_chances
 from privbench_core.sampling.lags import DatedRows, dated_columns
 from privbench_core.schema.columns import Column, ColumnType
 
@@ -46,34 +46,6 @@ def grid_of(coder: Discretizer) -> Grid:
 def shares_of(lags: np.ndarray, codec: OrderedCodec) -> np.ndarray:
     """Shares of the classes of lags, without NULL."""
     return np.bincount(np.searchsorted(codec.starts, lags, side="right") - 1, minlength=codec.size) / len(lags)
-
-
-def test_classes_are_of_both_signs_and_cover_every_lag() -> None:
-    classes, codec = classes_of(dates(DAY, 5), dates(DAY, 8))
-    after = [1, 2, 3, 5, 9, 17, 33, 65, 129, 257, 513]
-    assert codec.starts.tolist() == [*(-(2**power) for power in range(10, -1, -1)), 0, *after]
-    assert codec.last == 1024
-    assert classes.shares[0][codec.ordered // 2 :].tolist() == [6, 7, *(np.arange(10) // 2 + 8), 13, 14, 15]
-    assert classes.shares[0][: codec.ordered // 2].tolist() == [*(np.arange(10) // 2), 5]
-    _, finer = classes_of(dates(MOMENT, 5), dates(MOMENT, 8))
-    minutes = (finer.starts[finer.starts > 1] - 1) / 60e6
-    assert minutes[0] == pytest.approx(1.0, abs=0.01), "a millionth of two years"
-    np.testing.assert_allclose(minutes[1:] / minutes[:-1], 2)
-
-
-@pytest.mark.parametrize("power", [-3.0, -1.0, 0.0, 1.5])
-def test_classes_are_divided_by_the_slope_between_their_neighbours(power: float) -> None:
-    classes, codec = classes_of(dates(MOMENT, 5), dates(MOMENT, 8))
-    ends = np.abs(codec.starts[:21]).astype(float)[::-1]
-    mass = np.diff(ends ** (power + 1) if power != -1 else np.log(ends), prepend=0 if power > -1 else np.nan)
-    mass[0] = mass[1] / (2.0 ** (power + 1))  # the cell beside zero has what its neighbour's density says
-    cells = np.zeros(codec.size)
-    cells[:21] = np.abs(mass)[::-1] / np.abs(mass).sum()
-    shares = np.bincount(classes.shares[0], cells)
-    found = shares_of_cells(classes, shares)
-    np.testing.assert_allclose(np.bincount(classes.shares[0], found), shares, atol=1e-12)
-    near = slice(3, 18) if power >= 0 else slice(12, 18)  # where a class holds more than is taken for nothing
-    np.testing.assert_allclose(found[near], cells[near], rtol=0.15, atol=1e-4)
 
 
 def test_no_lag_is_between_columns_of_two_types() -> None:

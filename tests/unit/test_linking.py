@@ -6,22 +6,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from privbench_core.links.linked_lookup import LinkedLookup
 from privbench_core.links.linking import CrossMarginal, link_rows
-from privbench_core.links.measure_linking import Reference, _Candidate, _cross_marginal, _planned, countings
-from privbench_core.links.measure_targets import PublicParent
+from privbench_core.links.measure_linking import Reference, _Candidate, _cross_marginal
 from privbench_core.links.parent_choice import Distinct, ParentChoice
 from privbench_core.links.popularity import ByRow
 from privbench_core.marginals.sampler import Rows
-from privbench_core.privacy.budget import Budget, Measure, Price
+from privbench_core.privacy.budget import Budget, Price
 from privbench_core.privacy.curator import Measurement
-from privbench_core.privacy.views import ViewSpec
-from privbench_core.schema.columns import Column, ColumnType
-from privbench_core.schema.constraints import ForeignKey
-from privbench_core.schema.tables import Table
 from privbench_core.synthesizers.privbench import PrivBench
 from privbench_core.synthesizers.relational.plan import Relational
 from privbench_core.synthesizers.steps.learned_link import completes_junction
@@ -30,7 +24,7 @@ from tests.helpers.databases import Database, club, forum, shop
 from tests.helpers.heavy_tails import many_to_many, optional_keys
 from tests.helpers.noise import SeededNoise
 from tests.helpers.plans import Trace, computing_steps, run_step
-from tests.helpers.planted import integer, place_of, rows_of, samples_of
+from tests.helpers.planted import place_of, samples_of
 
 JOINT = np.array([[0.4, 0.1], [0.1, 0.4]])
 
@@ -67,41 +61,6 @@ def test_noise_leaves_independent_columns_independent():
     assert np.abs(found - even).sum() / 2 < 0.3 * n  # the noise itself is 1.0
 
 
-def test_odds_ratios_are_kept_where_other_rows_were_counted():
-    """Counted were few of the rows with a = 1 (those of large units): their odds hold for all of them."""
-    rng = np.random.default_rng(8)
-    a, b = np.repeat([0, 1], 2000), np.repeat([0, 1], 2000)
-    order = link_rows(Rows(4000, {"a": a}), {"b": b}, [pair(JOINT * np.array([[1.0], [0.1]]))], rng)
-    assert counted(a, b[order], (2, 2)) / 4000 == pytest.approx(JOINT, abs=0.02)
-
-
-@pytest.mark.parametrize("n", [0, 1, 7])
-def test_few_rows_and_none_can_be_linked(n: int):
-    rows = Rows(n, {"a": np.zeros(n, dtype=np.uint8)})
-    order = link_rows(rows, {"b": np.ones(n, dtype=np.uint8)}, [pair()], np.random.default_rng(0))
-    assert sorted(order.tolist()) == list(range(n))
-
-
-def test_public_rows_are_coded_by_position_and_none_has_a_code_of_its_own():
-    schema, tables = many_to_many()
-    course = tables["course"]
-    targets = PublicParent(schema.table("course"), course).targets(np.ones(150), optional=True)
-    level = targets["target.level"]
-    assert level.encode_numbers(np.arange(150)).tolist() == course["level"].to_pylist()
-    assert level.encode_numbers(np.array([-1])).tolist() == [level.size - 1]
-
-
-@pytest.mark.parametrize(
-    ("kind", "values"),
-    [(ColumnType.BOOLEAN, [True, None, False, True, None]), (ColumnType.TEXT, ["b", None, "a", "b", None])],
-)
-def test_null_of_a_public_parent_is_a_value_of_its_own(kind: ColumnType, values: list[object]):
-    table = Table("place", (integer("id"), Column("open", kind, nullable=True)), ("id",), public=True)
-    parent = PublicParent(table, rows_of(table, id=np.arange(5), open=pa.array(values)))
-    targets = parent.targets(np.ones(5), optional=False)
-    assert targets["target.open"].encode_numbers(np.arange(5)).tolist() == [1, 2, 0, 1, 2]
-
-
 def test_degrees_and_pairs_of_a_junction_are_kept():
     """Popular parents have nearly as many references as there are scopes, and no scope repeats a parent."""
     rng = np.random.default_rng(5)
@@ -112,26 +71,6 @@ def test_degrees_and_pairs_of_a_junction_are_kept():
     found = lookup.draw(Rows(500), {"x": np.zeros(5, dtype=np.uint8)}, 5, rng, choice)
     assert len(np.unique(scope * 5 + found)) == 500
     assert np.abs(np.bincount(found, minlength=5) - degrees).sum() <= 10
-
-
-def test_fewer_rows_of_a_unit_count_where_noise_is_large():
-    """Ten thousand units have a hundred rows: to count them in full takes a hundred times the noise."""
-    size = RowCount(1_010_000, 100.0, 128, (1, 128), np.array([1e4, 1e6]), np.array([1e4, 1e4]), 200)
-    reference = Reference(Rows(4), {}, np.array([1, 100, 100, 100]), 1_010_000, size)
-
-    class OfUnits:
-        def view(self, spec: ViewSpec, name: str) -> OfUnits:
-            return self
-
-        def sigma(self, queries: object, price: Price) -> float:
-            return price.amount**-0.5
-
-    ways = countings(OfUnits(), ForeignKey("row", ("of",), "user", ("id",)), reference)  # type: ignore[arg-type]
-    plans = [_planned(ways, 10, Price(Measure.GDP, rho)) for rho in (1e-3, 1e4)]
-    assert [plan and plan[2].rows_per_unit for plan in plans] == [1, 128]
-    weights = reference.weights(1)
-    assert weights is not None
-    assert weights[1:] * 100 == pytest.approx(weights[0], rel=1e-3)
 
 
 def test_a_junction_of_privbench_is_linked_by_what_both_sides_say():

@@ -8,7 +8,6 @@ from privbench_core.engines.memory.database import PrivateDatabase
 from privbench_core.links.fanout import Fanout
 from privbench_core.links.measure_fanout import Ownership, fit_fanout
 from privbench_core.privacy.budget import Measure, Price
-from privbench_core.privacy.features import OfParent
 from privbench_core.privacy.filter import PrivacyFilter
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.schema.tables import Schema, Table
@@ -135,32 +134,3 @@ def test_one_to_one_tables_share_their_key():
     above = codes_of(made["parent"].column("a"))
     assert (above[where] == codes_of(made["child"].column("b"))).mean() > 0.97
     assert np.isin(np.flatnonzero(above == 1), where).mean() > 0.97
-
-
-def test_children_beyond_the_bound_are_neither_counted_nor_drawn():
-    child = Table("child", BARE_CHILD.columns, ("id",), (owner_key("child", "parent_id", "parent", 2),))
-    home = np.repeat(np.arange(100), np.where(np.arange(100) < 10, 500, 1))
-    tables = {
-        "parent": rows_of(BARE_PARENT, id=np.arange(100)),
-        "child": rows_of(child, id=np.arange(len(home)), parent_id=home),
-    }
-    made = draw_exactly(two_tables(BARE_PARENT, child), tables)
-    found = np.bincount(places(made["parent"].table, made["child"].table), minlength=100)
-    assert np.bincount(found).tolist() == pytest.approx([0, 90, 10], abs=2)
-
-
-def test_what_owners_children_have_is_expected_from_numbers_of_children():
-    fanout, tables, schema = fitted()
-    parent, child = schema.tables
-    above, below = profile_of(parent, tables["parent"]), profile_of(child, tables["child"], rows_per_unit=8)
-    ownership = Ownership(child.foreign_keys[0], above, below)
-    context = ownership.context(fanout.sizes)
-    found = ownership.expected(fanout, context)
-    assert found.keys() == context.keys()
-    owners = places(tables["parent"], tables["child"])
-    for name, (feature, coder) in context.items():
-        if isinstance(feature, OfParent):
-            codes = coder.encode(tables["parent"].column(feature.column).take(pa.array(owners)))
-        else:
-            codes = coder.encode_numbers(np.bincount(owners)[owners])
-        assert tvd(found[name], np.bincount(codes, minlength=coder.size) / len(codes)) < 0.02

@@ -1,37 +1,26 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from privbench_core.columns.discretizer import Discretizer
-from privbench_core.columns.registry import codec_for
 from privbench_core.engines.memory.database import PrivateDatabase
 from privbench_core.guards import MAX_PUBLIC_CODES
-from privbench_core.links.lookup import ANY, ROW, TARGET, Lookup, marginals_of
-from privbench_core.links.measure_bounded import BoundedCounts, unbounded_targets
+from privbench_core.links.lookup import ROW, Lookup
 from privbench_core.links.measure_lookup import fit_lookup
-from privbench_core.links.measure_popularity import row_popularity
 from privbench_core.links.measure_targets import PublicParent, Referred
-from privbench_core.links.popularity import ByRow
-from privbench_core.marginals.one_way import OneWay
-from privbench_core.marginals.sampler import Rows, draw_grouped
+from privbench_core.marginals.sampler import Rows
 from privbench_core.privacy.budget import Budget, Measure, Price
 from privbench_core.privacy.filter import PrivacyFilter
 from privbench_core.privacy.session import PrivateSession
-from privbench_core.profiles.profile import Profile
-from privbench_core.schema.columns import Column, ColumnType, Range
+from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
-from privbench_core.units.row_count import RowCount
 from tests.helpers.noise import SeededNoise
 from tests.helpers.planted import (
     PLENTY,
     NoNoise,
     category,
-    coders_of,
     codes_of,
     door_of,
     draw_exactly,
@@ -120,34 +109,6 @@ def test_references_follow_the_owner_where_a_row_has_no_attributes():
     assert (kind[made["visit"].parents["visit.place_id"]] == (owners == 2)).mean() > 0.97
 
 
-@pytest.mark.parametrize("optional", [True, False], ids=["optional", "required"])
-def test_a_range_without_places_draws_references_all_the_same(optional: bool):
-    """Rows that follow several attributes of public parents, in a range that none of their places were left for."""
-    table = Table("place", (integer("id"), category("kind", 2)), ("id",), public=True)
-    rows = rows_of(table, id=np.arange(10), kind=texts(np.arange(10) % 2))
-    targets = PublicParent(table, rows).targets(np.ones(10), optional=optional)
-    marginals = marginals_of(targets, np.ones(10), 0.5 if optional else 0.0)
-    tables = {}
-    for name, marginal in marginals.items():
-        joint = np.outer(marginal, [0.5, 0.5])
-        joint[:2] *= [[1.8, 0.2], [0.2, 1.8]]
-        tables[name, "a"] = joint
-    link = Lookup(targets, marginals, tables, ByRow(np.ones(10)), optional).with_places(np.zeros(10, dtype=np.int64))
-    drawn = Rows(1000)
-    drawn.add("a", 2, np.arange(1000) % 2)
-    found = link.draw(drawn, {}, 10, np.random.default_rng(0))
-    assert (found < 0).mean() == pytest.approx(0.5 * optional, abs=0.1)
-    assert np.bincount(found[found >= 0], minlength=10).min() > 0
-
-
-def test_references_are_as_popular_as_released_however_many_contexts_rows_have():
-    """Rounded within each context, 3,000 contexts of a row or two each left popularity to chance."""
-    rng = np.random.default_rng(6)
-    codes, popular = rng.integers(0, 3000, 5000), np.array([0.5, 0.3, 0.15, 0.05])
-    drawn = draw_grouped(np.tile(popular, (3000, 1)), codes, rng, diffused=True)
-    assert np.bincount(drawn) == pytest.approx(5000 * popular, abs=2)
-
-
 def test_codes_of_public_rows_hold_about_as_many_references_each():
     columns = (
         integer("id"),
@@ -176,17 +137,6 @@ def test_codes_of_public_rows_hold_about_as_many_references_each():
     assert len(np.unique(codes["target.kind"])) == min(len(np.unique(kind)), MAX_PUBLIC_CODES)
 
 
-def test_references_of_units_are_counted_at_the_noise_of_units():
-    """A table of units has no numbers by class: taken for one row, it multiplied its noise by the number of units."""
-    schema, tables, *_ = at_places(30)
-    door, price = door_of(schema, tables), Price(Measure.GDP, 0.1)
-    size = RowCount(3000.0, 1.0)
-    found, none = row_popularity(door, schema.table("unit").foreign_keys[0], size, 30, price).popularity
-    assert none == 0
-    assert found.counts.sum() == pytest.approx(3000, rel=0.1)
-    assert found.counts == pytest.approx(np.bincount(at_places(30)[3], minlength=30), abs=60)
-
-
 @pytest.mark.parametrize("public", [True, False], ids=["public", "private"])
 def test_what_joints_leave_of_the_price_tells_how_popular_parents_are(public: bool):
     """So small a price hides all joints; half of it was not spent."""
@@ -204,21 +154,6 @@ def test_what_joints_leave_of_the_price_tells_how_popular_parents_are(public: bo
     assert sum(cost for _, cost in spent) == pytest.approx(price.amount)
     for_popularity = sum(cost for label, cost in spent if "rows/" in label)
     assert for_popularity > 0.7 * price.amount
-
-
-def test_a_required_reference_is_never_null_whatever_the_noise():
-    schema, tables, _, _, _ = at_places(30, units=5)
-    place, unit = schema.tables
-    for shift in range(20):
-        own = profile_of(unit, tables["unit"])
-        parent = PublicParent(place, tables["place"])
-        lookup, _ = fit_lookup(door_of(schema, tables), unit.foreign_keys[0], own, parent, PLENTY)
-        rows = Rows(50)
-        rows.add("a", coders_of(unit)["a"].size, np.zeros(50, dtype=np.int32))
-        drawn = lookup.draw(rows, {}, 30, np.random.default_rng(shift))
-        assert drawn.min() >= 0
-        assert drawn.max() < 30
-    assert place.public
 
 
 def test_an_empty_parent_has_nothing_to_refer_to():
@@ -279,89 +214,6 @@ def test_only_null_or_not_is_kept_of_a_parent_without_attributes():
     (discretizer,) = lookup.targets.values()
     assert discretizer.size == 2
     assert discretizer.encode_numbers(np.array([-1, 0, 1, 2**40])).tolist() == [1, 0, 0, 0]
-
-
-def test_rows_without_a_matching_parent_fall_back_to_fewer_attributes():
-    """The wanted combination does not exist among the synthetic parents: the attribute that tells most wins."""
-    discretizers = coders_of(Table("p", (integer("id"), category("k", 2), category("l", 2)), ("id",)))
-    discretizer = discretizers["k"]
-    certain = np.zeros(discretizer.size)
-    certain[1] = 1.0
-    strong, weak = np.zeros((discretizer.size, 2)), np.zeros((discretizer.size, 2))
-    strong[1] = [0.5, 0.5]
-    strong[0, 0] = 1e-3
-    weak[1] = [0.5, 0.5]
-    weak[0, 0] = 1e-6
-    pair_tables = {("target.k", "x"): strong / strong.sum(), ("target.l", "x"): weak / weak.sum()}
-    lookup = Lookup(
-        {"target.k": discretizer, "target.l": discretizer}, {"target.k": certain, "target.l": certain}, pair_tables
-    )
-    rows = Rows(200)
-    rows.add("x", 2, np.tile([0, 1], 100).astype(np.int32))
-    parents = {"k": np.array([0, 1], dtype=np.int32), "l": np.array([1, 0], dtype=np.int32)}
-    assert (lookup.draw(rows, parents, 2, np.random.default_rng(0)) == 1).mean() > 0.97
-
-
-def test_a_link_of_rows_that_all_refer_to_another_has_no_share_of_none() -> None:
-    """What is looked at may refer to none; what is drawn may not, even where noise says that nothing refers."""
-    shares, nothing = np.array([0.3, 0.1, 0.6]), np.array([0.0, 0.0, 1.0])
-    joint = np.array([[0.2, 0.1], [0.1, 0.0], [0.3, 0.3]])
-    coder = Discretizer(codec_for(Column("x", ColumnType.INTEGER, Range(0, 1)), table="t"))
-    names = f"{TARGET}x", f"{TARGET}y", ANY
-    marginals = dict(zip(names, (shares, nothing, np.array([0.4, 0.6])), strict=True))
-    pair_tables = {(names[0], "a"): joint, (ANY, "a"): joint[:2]}
-    link = Lookup(dict.fromkeys(names, coder), marginals, pair_tables, optional=True).of_all_rows()
-    assert (link.optional, link.none, set(link.targets)) == (False, 0.0, set(names[:2]))
-    np.testing.assert_allclose(link.marginals[names[0]], [0.75, 0.25])
-    np.testing.assert_allclose(link.marginals[names[1]], [0.5, 0.5])
-    assert link.pair_tables.keys() == {(names[0], "a")}
-    np.testing.assert_allclose(link.pair_tables[names[0], "a"], [[0.5, 0.25], [0.25, 0.0]])
-    assert link.of_all_rows() is link
-    rows = Rows(300, {"a": np.tile([0, 1, 1], 100)}, {"a": 2})
-    places = link.draw(rows, {"x": np.array([0, 1, 0, 1]), "y": np.array([0, 0, 1, 1])}, 4, np.random.default_rng(0))
-    assert places.min() >= 0
-
-
-def test_popular_parents_lose_what_a_bound_does_not_count_of_references():
-    """Half of the parents are referred to once, the others 20 times on average: most of these do not count."""
-    codec = codec_for(Column("kind", ColumnType.INTEGER, Range(0, 1)), table="user")
-    coder = Discretizer(codec)
-    usual = np.ones(coder.size)
-    parent = Profile({"kind": coder}, OneWay({"kind": usual}, {"kind": usual}), RowCount(1000.0, 0.0))
-    degrees = np.concatenate([np.ones(500), np.random.default_rng(0).exponential(20, 500)])
-    bounded, rows = np.minimum(degrees, 4), float(degrees.sum())
-    seen = np.zeros(coder.size)
-    seen[:2] = bounded[:500].sum(), bounded[500:].sum()
-    counts = BoundedCounts({4: None, 400: None}, RowCount(rows, 0.0), 1.0, 400, np.array([seen.sum(), rows]))  # type: ignore[dict-item]
-    shares = {f"{TARGET}kind": seen / seen.sum()}
-    assert shares[f"{TARGET}kind"][1] < 0.8
-    found = unbounded_targets(shares, Referred(parent), counts, 4, 1.0)[f"{TARGET}kind"]
-    assert found.sum() == pytest.approx(1)
-    assert found[1] == pytest.approx(degrees[500:].sum() / rows, abs=0.04)
-    np.testing.assert_array_equal(
-        unbounded_targets(shares, Referred(parent), counts, 400, 1.0)[f"{TARGET}kind"], shares[f"{TARGET}kind"]
-    )
-    several = replace(parent, size=RowCount(1000.0, 0.0, units=np.ones(3)))
-    assert unbounded_targets(shares, Referred(several), counts, 4, 1.0) == shares
-
-
-class _Noise:
-    """A view in which a number has so much noise, whatever is asked and paid."""
-
-    def __init__(self, sigma: float) -> None:
-        self._sigma = sigma
-
-    def sigma(self, _asked: object, _price: object) -> float:
-        return self._sigma
-
-
-@pytest.mark.parametrize(("sigma", "best"), [(0.01, 4096), (10.0, 16), (1e4, 1)])
-def test_more_noise_is_answered_with_a_smaller_bound(sigma: float, best: int):
-    """However large it is: a measurement that is all noise has the least of it with the smallest bound."""
-    bounds, totals = [4**power for power in range(7)], np.array([6e3, 1.1e4, 1.6e4, 2.1e4, 2.9e4, 3.7e4, 4.4e4])
-    views = {bound: _Noise(sigma * bound) for bound in bounds}
-    counts = BoundedCounts(views, RowCount(9e4, 0.0), 1.0, 4096, totals)  # type: ignore[arg-type]
-    assert counts.best(PLENTY, 50, 1.0) == best
 
 
 def test_who_refers_to_none_follows_columns_of_the_row_and_of_its_owner():

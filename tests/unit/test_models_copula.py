@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from privbench_core.estimators.coarsening import merge_codes
-from privbench_core.estimators.copula import Cut, SignSums, joint_by_copula, nearest_copula, sign_noise
+from privbench_core.estimators.copula import SignSums, joint_by_copula, nearest_copula, sign_noise
 from privbench_core.estimators.joints import NoisyTable, estimated_joints
 from privbench_core.marginals.measure_one_way import Marginals
 from privbench_core.marginals.measure_pairs import PairwiseFit, cuts_of, measure_signs
@@ -61,14 +61,6 @@ def test_joints_follow_and_have_the_marginals_of_the_columns() -> None:
         assert tvd(np.outer(clean[a], clean[b]) / N**2, joint_of(codes, SIZES, a, b)) > 0.2
 
 
-def test_codes_without_order_are_independent_of_the_other_column() -> None:
-    clean = {"a": np.array([100.0, 200, 300, 400]), "b": np.array([400.0, 600])}
-    joint = joint_by_copula(clean["a"], clean["b"], 3, 2, 0.8)
-    np.testing.assert_allclose(joint[3], [160, 240])
-    np.testing.assert_allclose(joint.sum(axis=0), clean["b"])
-    assert joint[0, 0] > 60  # independent: 40
-
-
 def test_noise_alone_makes_no_correlations() -> None:
     codes = planted(0.0)
     clean = one_way_of(codes, SIZES).clean()
@@ -87,13 +79,6 @@ def test_few_factors_are_known_better_than_each_pair() -> None:
     exact, noisy = (sums_of(codes, cuts, sigma).correlations(clean) for sigma in (0.0, 0.08 * N))
     error = float(np.sqrt(((exact - noisy) ** 2).mean()))
     assert error < 0.6 * sign_noise(clean, cuts, 0.08 * N)
-
-
-def test_a_column_without_order_has_no_cut() -> None:
-    assert Cut.nearest_median(np.ones(5), 0) is None
-    assert Cut.nearest_median(np.ones(5), 1) is None
-    assert Cut.nearest_median(np.array([9.0, 1.0]), 0) == Cut(2, 1)
-    assert Cut.nearest_median(np.array([1.0, 2, 3, 4, 90]), 4) == Cut(4, 3)
 
 
 @pytest.mark.parametrize("measure", list(Measure))
@@ -174,40 +159,3 @@ def test_noise_alone_is_no_copula() -> None:
         for _, noisy in (measured_over_groups(0.0, 60.0, seed) for seed in range(40))
     ]
     assert sum(joint is not None for joint in found) <= 1
-
-
-def test_lists_and_pairs_of_values_have_no_neighbours() -> None:
-    _, noisy = measured_over_groups(0.8, 20.0)
-    for order in (NO_ORDER, (WIDE, 2), (0, WIDE)):
-        assert nearest_copula(noisy, 20.0, GROUPS, (EVEN, EVEN), order) is None
-
-
-def test_parents_of_most_children_of_one_kind_have_most_of_another() -> None:
-    """Numbers that grow with one heavy-tailed factor: the size of a join follows from groups that hide the tail."""
-    rng = np.random.default_rng(3)
-    activity = rng.pareto(1.5, 40_000) + 0.2
-    numbers = [np.minimum(rng.poisson(activity * mean), 299) for mean in (2.0, 1.5)]
-    truth = np.zeros((300, 300))
-    np.add.at(truth, tuple(numbers), 1.0)
-    of_codes = np.minimum(np.arange(300), 8)
-    noisy = merge_codes(truth, (of_codes, of_codes)) + rng.normal(0, 50.0, (9, 9))
-    clean = {"a": truth.sum(axis=1), "b": truth.sum(axis=0)}
-    sizes = np.outer(np.arange(300), np.arange(300))
-    joined = {
-        ordered: float(
-            (
-                sizes
-                * estimated_joints({("a", "b"): NoisyTable(noisy, 50.0, (of_codes,) * 2, ordered)}, clean)["a", "b"]
-            ).sum()
-        )
-        for ordered in (NO_ORDER, (300, 300))
-    }
-    true = float((sizes * truth).sum())
-    gaussian = joint_by_copula(clean["a"], clean["b"], 300, 300, float(np.corrcoef(*map(_ranks, numbers))[0, 1]))
-    assert joined[300, 300] == pytest.approx(true, rel=0.2)
-    assert joined[NO_ORDER] < 0.8 * true
-    assert float((sizes * gaussian).sum()) < 0.8 * true
-
-
-def _ranks(values: np.ndarray) -> np.ndarray:
-    return np.argsort(np.argsort(values))

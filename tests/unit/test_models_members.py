@@ -77,22 +77,6 @@ def test_later_members_have_the_marginals_of_larger_groups() -> None:
     assert ((rows.codes[SIZE] == 2) == (rows.codes["a"] == 1)).all()
 
 
-def test_classes_have_tables_of_their_own() -> None:
-    alone, several = GroupClass({"a": np.array([1.0, 0, 0])}), GroupClass({"a": A}, between={("a", "a"): ALIKE})
-    rows = drawn(GroupModel(SIZE, (0, 0) + (1,) * 99, (alone, several)), groups([1, 4] * 500))
-    assert (rows.codes["a"][rows.codes[SIZE] == 1] == 0).all()
-    assert (rows.codes["a"][rows.codes[SIZE] == 4] > 0).any()
-
-
-def test_a_group_of_a_hundred_and_rows_drawn_again_apart() -> None:
-    model = one_class(GroupClass({"a": A}, between={("a", "a"): ALIKE}))
-    rows = drawn(model, groups([100] * 30))
-    assert all(len(set(rows.codes["a"][rows.codes[OWNER] == owner])) == 1 for owner in range(30))
-    some = groups([3] * 50).take(np.arange(0, 150, 7))
-    assert drawn(model, some).codes["a"].shape == (22,)
-    assert drawn(model, groups([])).codes["a"].shape == (0,)
-
-
 def test_groups_count_as_they_were_measured_whatever_the_rows_count() -> None:
     """As many groups of four as single rows: half of the groups are 1, and four in five of the rows."""
     group = GroupClass({"x": np.array([0.5, 0.5])}, above={("parent.x", "x"): np.diag([0.5, 0.5])})

@@ -8,16 +8,6 @@ from privbench_core.marginals.spn import Leaf, Sum
 from privbench_core.privacy.split_rules import ByValue
 from tests.helpers.planted import joint_of, tvd
 
-AB = np.array([[0.30, 0.10, 0.00], [0.05, 0.25, 0.30]])
-BC = np.array([[0.35, 0.00], [0.10, 0.25], [0.05, 0.25]])
-
-
-def leaf() -> Leaf:
-    """A chain a - b - c, measured exactly."""
-    return Leaf(
-        1000.0, {"a": AB.sum(axis=1), "b": AB.sum(axis=0), "c": BC.sum(axis=0)}, {("a", "b"): AB, ("b", "c"): BC}
-    )
-
 
 def rng(seed: int = 0) -> np.random.Generator:
     return np.random.default_rng(seed)
@@ -46,14 +36,6 @@ def test_weighted_rows_reproduce_the_weighted_joint():
     for value in (0, 1):
         inside = drawn[rows.codes["p"] == value].mean()
         assert inside == pytest.approx(joint[1, value] / joint[:, value].sum(), abs=0.01)
-
-
-def test_context_that_no_tie_knows_of_falls_back_to_the_marginal():
-    rows = Rows(400)
-    rows.add("p", 2, np.ones(400, dtype=np.int32))
-    joint = np.array([[0.5, 0.0], [0.5, 0.0]])  # the released table says p is always 0
-    drawn = draw_column(rows, np.array([0.5, 0.5]), [PairMarginal("p", joint)], rng())
-    assert np.bincount(drawn, minlength=2).tolist() == [200, 200]
 
 
 def mixture() -> Sum:
@@ -101,28 +83,3 @@ def test_of_tables_that_contradict_each_other_the_one_that_tells_most_holds() ->
     ]
     drawn = draw_column(rows, np.full(CODES, 1 / CODES), tables, rng)
     assert abs(float((drawn == codes).mean()) - 0.9) < 0.01
-
-
-def test_latent_attributes_come_after_observed_columns() -> None:
-    """A type that tells more than any column has no say where as many columns as are used tell something."""
-    rng = np.random.default_rng(0)
-    columns = {f"c{number}": rng.integers(0, 2, 20_000) for number in range(6)}
-    rows = Rows(20_000, {**columns, "#type 1 of key": rng.integers(0, 2, 20_000)})
-    rows.sizes = dict.fromkeys(rows.codes, 2)
-    weak, strong = np.array([[0.3, 0.2], [0.2, 0.3]]), np.array([[0.45, 0.05], [0.05, 0.45]])
-    tables = [PairMarginal(name, weak) for name in columns]
-    for latent, share in ((True, 0.5), (False, 0.9)):
-        told = PairMarginal("#type 1 of key", strong, latent=latent)
-        drawn = draw_column(rows, np.array([0.5, 0.5]), [*tables, told], np.random.default_rng(1))
-        assert abs((drawn == rows.codes["#type 1 of key"]).mean() - share) < 0.02
-
-
-def test_where_tables_rule_each_other_out_the_one_that_tells_most_decides() -> None:
-    """Codes of the only row of its kind: what one table leaves possible, the other does not."""
-    rows = Rows(1_000, {"one": np.r_[0, np.full(999, 1)], "other": np.r_[0, np.full(999, 1)]})
-    rows.sizes = {"one": 2, "other": 2}
-    tells = np.array([[0.0, 0.5], [0.0, 0.499], [0.001, 0.0]])  # the row has the last code
-    denies = np.array([[0.0005, 0.4995], [0.0005, 0.4985], [0.0, 0.001]])
-    tables = [PairMarginal("other", denies), PairMarginal("one", tells)]
-    drawn = draw_column(rows, np.array([0.5, 0.499, 0.001]), tables, np.random.default_rng(0))
-    assert drawn[0] == 2

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 
@@ -58,27 +56,6 @@ def test_a_single_column_spends_all_on_its_marginal(columns, price):
     assert account.spent.amount == pytest.approx(price.amount)
 
 
-def test_scores_are_r_scores_in_rows():
-    codes = {"a": np.repeat([0, 1], 50).astype(np.int32), "b": np.repeat([0, 1], 50).astype(np.int32)}
-    codes["c"] = np.tile([0, 1], 50).astype(np.int32)
-    sizes = dict.fromkeys("abc", 2)
-    curator, _ = curator_of(codes, sizes)
-    scores = pair_scores(curator, one_way_of(codes, sizes).clean(), [("a", "b"), ("a", "c")], PLENTY)
-    assert scores.tolist() == pytest.approx([50.0, 0.0], abs=0.01)  # half of Σ|50 - 25| over four cells; none
-
-
-def test_the_number_of_rows_is_averaged_over_columns_by_their_noise():
-    one_way = OneWay.with_sigma({"few": np.array([60.0, 60.0]), "many": np.full(8, 12.5)}, 1.0)
-    assert one_way.total == pytest.approx((120 * 4 + 100) / 5)
-    clean = one_way.clean()
-    assert all(counts.sum() == pytest.approx(one_way.total) for counts in clean.values())
-
-
-def test_without_columns_the_number_of_rows_is_what_was_measured():
-    assert OneWay.with_sigma({}, 1.0, rows=17.0).total == 17.0
-    assert OneWay.with_sigma({"a": np.array([-5.0, 1.0])}, 1.0).total == 1.0
-
-
 @pytest.mark.parametrize("measure", list(Measure))
 def test_no_price_is_exceeded_at_any_size_of_noise(measure):
     codes = planted(200)
@@ -87,20 +64,6 @@ def test_no_price_is_exceeded_at_any_size_of_noise(measure):
         curator, account = curator_of(codes, SIZES, price)
         PairwiseFit().fit(curator, one_way_of(codes, SIZES, 5.0), price, {}).fit()
         assert account.spent.fits(price)
-
-
-def test_codes_of_many_cells_are_believed_less():
-    counts = {"a": np.array([500.0, 300.0, 200.0]), "b": np.array([520.0, 520.0])}
-    one_way = OneWay(counts, {"a": np.array([1.0, 1.0, 1.0]), "b": np.array([1.0, 30.0])})
-    assert one_way.total == pytest.approx(1000.0, abs=0.2)
-    assert one_way.clean()["b"] == pytest.approx([520.0, 480.0], abs=0.2)
-
-
-def test_a_count_that_noise_hides_is_not_zero():
-    one_way = OneWay.with_sigma({"a": np.array([1000.0, -20.0, 2.0])}, 10.0)
-    clean = one_way.clean()["a"]
-    assert 0 < clean.min() <= 3.1
-    assert clean.sum() == pytest.approx(one_way.total)
 
 
 def remaining(sigmas: dict[str, float], measured: dict[str, float], sizes: dict[str, int]) -> float:
@@ -122,15 +85,6 @@ def test_a_second_look_leaves_less_noise_than_one_at_all_columns_alike(measure, 
     alike = curator.sigma([Marginal((name,)) for name in SIZES], price)
     assert look.noise == pytest.approx(remaining(dict.fromkeys(SIZES, first), noise, SIZES), rel=1e-6)
     assert look.noise <= remaining(dict.fromkeys(SIZES, first), dict.fromkeys(SIZES, alike), SIZES) * (1 + 1e-9)
-
-
-def test_columns_that_are_known_well_are_not_measured_again():
-    codes = planted(500)
-    curator, _ = curator_of(codes, SIZES)
-    known = one_way_of(codes, SIZES)
-    sigmas = {name: np.full(size, 0.01 if name == "a" else 100.0) for name, size in SIZES.items()}
-    look = choose_remeasurement(curator, OneWay(known.counts, sigmas), Price(Measure.GDP, 0.001))
-    assert set(look.shares) == {"b", "c", "d"}
 
 
 def test_scores_cost_nothing_where_noise_hides_all():
@@ -179,39 +133,3 @@ def test_dependences_are_looked_for_where_rows_and_price_are_many(measure):
     assert not looked_for(-300.0, amounts[0])
     assert not looked_for(1e9, amounts[1], pairs=0)
     assert account.spent.amount == 0
-
-
-def test_the_noise_of_the_number_of_rows_is_that_of_its_average():
-    rng = np.random.default_rng(0)
-    draws = [
-        OneWay(
-            {"a": 100 + rng.normal(0, 3, 4), "b": 200 + rng.normal(0, 9, 2)},
-            {"a": np.full(4, 3.0), "b": np.full(2, 9.0)},
-        )
-        for _ in range(2000)
-    ]
-    assert draws[0].total_sigma == pytest.approx(np.std([one_way.total for one_way in draws]), rel=0.08)
-
-
-def test_a_wide_pair_is_measured_over_groups_of_codes_if_these_are_in_order_and_else_not_at_all(monkeypatch):
-    rng = np.random.default_rng(3)
-    x = rng.integers(0, 60, 8000)
-    y = np.minimum(60 * rng.random(8000) ** (0.6 + x / 60), 59)
-    codes, sizes, price = (
-        {"x": x.astype(np.int32), "y": y.astype(np.int32)},
-        {"x": 60, "y": 60},
-        Price(Measure.GDP, 0.005),
-    )
-    asked: list[Marginal] = []
-    evaluate = Marginal.evaluate
-    monkeypatch.setattr(Marginal, "evaluate", lambda self, view: asked.append(self) or evaluate(self, view))
-    for ordered, tables in ((sizes, 1), ({}, 0)):
-        asked.clear()
-        PairwiseFit().fit(
-            curator_of(codes, sizes, price)[0], one_way_of(codes, sizes, sigma=10.0), price, ordered
-        ).fit()
-        found = [query.groups for query in asked if query.groups]
-        assert len(found) == tables
-        for groups in found:
-            assert all(set(np.diff(group_of).tolist()) <= {0, 1} for group_of in groups)
-            assert 1 < math.prod(int(group_of.max()) + 1 for group_of in groups) < 1800  # of 3600

@@ -7,7 +7,7 @@ from privbench_core.marginals.measure_one_way import Marginals
 from privbench_core.marginals.measure_spn import HistogramSPN, PairwiseSPN
 from privbench_core.marginals.measured import MeasuredParts
 from privbench_core.marginals.sampler import Rows
-from privbench_core.marginals.spn import Leaf, Node, Product, Sum, count_nodes
+from privbench_core.marginals.spn import Leaf, Node, Sum, count_nodes
 from privbench_core.privacy.budget import Measure, Price
 from tests.helpers.planted import PLENTY, curator_of, joint_of, one_way_of, tvd
 
@@ -64,19 +64,6 @@ def test_every_branch_of_the_papers_network_models_every_column_once(beta, alpha
     assert spent.fits(price)
 
 
-def test_dependent_columns_split_rows_and_independent_ones_split_columns():
-    node, _ = papers_network(planted(), alpha=0.05, beta=200)
-    assert count_nodes(node)["sum"] >= 1
-    rng = np.random.default_rng(2)
-    loose = {name: rng.integers(0, SIZES[name], 4000).astype(np.int32) for name in SIZES}
-    node, _ = papers_network(loose, alpha=0.05, beta=200)
-    assert count_nodes(node) == {"sum": 0, "product": 4, "leaf": 5, "pairs": 0}
-
-
-def test_few_rows_are_never_split():
-    assert count_nodes(papers_network(planted(300), alpha=0.0, beta=10_000)[0])["sum"] == 0
-
-
 def test_the_papers_network_reproduces_marginals_and_much_of_the_dependence():
     codes = planted()
     rows = drawn(papers_network(codes, alpha=0.05, beta=200)[0])
@@ -87,15 +74,6 @@ def test_the_papers_network_reproduces_marginals_and_much_of_the_dependence():
     assert tvd(joint_of(rows.codes, SIZES, "a", "x"), exact) < 0.3 * tvd(independent, exact)
 
 
-def test_a_single_column_is_a_leaf():
-    codes = {"a": planted()["a"]}
-    curator, _ = curator_of(codes, {"a": 3})
-    pairwise = PairwiseSPN(ORDERED, beta=1).build(curator, one_way_of(codes, {"a": 3}), PLENTY.share(0.5)).fit()
-    for node in (papers_network(codes, beta=1)[0], pairwise):
-        assert isinstance(node, Leaf)
-        assert tvd(node.marginals["a"], joint_of(codes, {"a": 3}, "a")) < 1e-6
-
-
 def test_the_default_grows_a_sum_node_only_where_parts_stay_large():
     codes = planted()
     for beta, sums in ((500, True), (3000, False)):
@@ -104,14 +82,6 @@ def test_the_default_grows_a_sum_node_only_where_parts_stay_large():
         assert (count_nodes(node)["sum"] > 0) is sums
         assert {tuple(sorted(columns)) for columns in branches(node)} == {tuple(sorted(SIZES))}
         assert account.spent.fits(PLENTY)
-
-
-def test_the_default_grows_no_sum_node_that_it_cannot_pay_for():
-    codes = planted()
-    price = Price(Measure.GDP, 0.01)
-    curator, _ = curator_of(codes, SIZES, price)
-    node = PairwiseSPN(ORDERED, beta=500).build(curator, one_way_of(codes, SIZES, 10.0), price).fit()
-    assert isinstance(node, Leaf)
 
 
 @pytest.mark.parametrize("depth", [0, 1, 2])
@@ -133,20 +103,6 @@ def test_the_parts_of_a_sum_add_up_to_all_rows():
     assert sorted(part.total for part in node.parts) == pytest.approx(
         sorted(np.bincount(node.rule.assign(codes)).astype(float)), abs=1
     )
-
-
-def test_the_budgets_of_a_product_follow_the_scales_of_its_parts():
-    spn = HistogramSPN(frozenset(ORDERED), beta=1000, rng=np.random.default_rng(0))
-    assert spn.scale(100, 4) == 7  # 2·4 - 1: the nodes that splitting columns alone makes
-    assert spn.scale(10_000, 4) == pytest.approx(2 * 10_000 * 4 / 1000 - 1)
-
-
-def test_identical_rows_do_not_split_for_ever():
-    price = Price(Measure.GDP, 1.0)
-    codes = {name: np.zeros(3000, dtype=np.int32) for name in SIZES}
-    node, spent = papers_network(codes, price, seed=0, alpha=0.1, beta=10)
-    assert isinstance(node, Product)
-    assert spent.fits(price)
 
 
 def test_rows_are_not_split_where_no_columns_depend_on_each_other():

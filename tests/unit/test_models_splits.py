@@ -56,14 +56,6 @@ def test_lloyd_starts_without_looking_at_rows():
     assert rules[0] == rules[1]
 
 
-def test_lloyd_handles_no_rows_and_columns_of_one_code():
-    codes = {"x": np.zeros(0, dtype=np.int32), "one": np.zeros(0, dtype=np.int32)}
-    curator, _ = curator_of(codes, {"x": 1, "one": 1})
-    rule = lloyd_split(curator, ["x", "one"], {"x"}, 2, Price(Measure.GDP, 1.0), np.random.default_rng(0))
-    assert rule.parts == 2
-    assert rule.assign(codes).shape == (0,)
-
-
 HALF = np.array([50.0, 50.0])
 
 

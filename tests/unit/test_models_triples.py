@@ -7,14 +7,13 @@ import pytest
 
 from privbench_core.estimators.joints import NoisyTable, estimated_triples, explained
 from privbench_core.marginals.measure_one_way import Marginals
-from privbench_core.marginals.measure_pairs import PairwiseFit, candidate_triples, measure_triples
+from privbench_core.marginals.measure_pairs import PairwiseFit
 from privbench_core.marginals.measured import MeasuredLeaf
 from privbench_core.marginals.record_swapping import TargetTable, swap
 from privbench_core.marginals.sampler import Rows
 from privbench_core.marginals.spn import node_to_dict
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.stored import restored
-from privbench_core.tuning import TUNING
 from tests.helpers.planted import PLENTY, curator_of, joint_of, one_way_of
 
 N = 20_000
@@ -60,30 +59,6 @@ def test_nothing_is_measured_where_pairs_explain_all() -> None:
     assert found.tables
     assert not found.triples
     assert account.spent.amount == pytest.approx(PLENTY.amount)
-
-
-def test_triples_are_not_screened_where_noise_would_hide_them() -> None:
-    codes = parity()
-    clean = one_way_of(codes, SIZES).clean()
-    curator, account = curator_of(codes, SIZES)
-    assert candidate_triples(curator, clean, N, Price(Measure.GDP, 1e-7)) == []
-    assert len(candidate_triples(curator, clean, N, PLENTY)) == 4
-    assert candidate_triples(curator, {"a": clean["a"], "b": np.array([1.0 * N])}, N, PLENTY) == []
-    wide = {name: np.full(20, N / 20) for name in "abc"}
-    assert candidate_triples(curator, wide, N, PLENTY) == []
-    assert account.spent.amount == 0
-
-
-def test_what_stands_out_is_beyond_sampling_error() -> None:
-    """500 rows in 27 cells: even independent columns are a tenth of all rows away from their product."""
-    rng = np.random.default_rng(0)
-    sizes = dict.fromkeys("abc", 3)
-    codes = {name: rng.integers(0, 3, 500).astype(np.int32) for name in sizes}
-    curator, _ = curator_of(codes, sizes)
-    leaf = MeasuredLeaf(one_way_of(codes, sizes))
-    measured, left = measure_triples(curator, leaf, [("a", "b", "c")], PLENTY.share(TUNING.triple_share))
-    assert not measured.triples
-    assert left.amount > 0
 
 
 def test_an_estimate_has_the_margins_of_its_pairs_and_no_zeros() -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import nist
 from benchmarks.nist_data import Excerpt, as_sdnist_reads
 from privbench_core.schema.columns import ColumnType, Range, Values
 
@@ -62,17 +61,3 @@ def test_not_applicable_is_null_for_privbench_and_n_for_sdnist(excerpt: Excerpt)
     decoded = excerpt.decode(_FEATURES, codes, np.random.default_rng(0))
     assert decoded.drop_columns("AGEP").equals(written.drop_columns("AGEP"))
     assert [int(age) // 5 for age in decoded["AGEP"].to_pylist()] == [1, 8]
-
-
-def test_a_score_matches_the_sample_that_scores_closest() -> None:
-    scores = nist.Scores([980.9], [(0.05, 954.0), (0.2, 977.0), (0.3, 983.0)])
-    assert [scores.matching(score) for score in (981.0, 980.9, 12.0)] == ["30%", "20%", "5%"]
-
-
-def test_a_missing_excerpt_is_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("PRIVBENCH_UNSEEN", str(tmp_path))
-    assert nist.run("ma2019") is None
-    said = capsys.readouterr().err
-    assert (said.count("\n"), "benchmarks/nist.py" in said) == (1, True)

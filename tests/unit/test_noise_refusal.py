@@ -127,15 +127,6 @@ def test_little_noise_is_bought_and_said_by_the_bundle(tmp_path: Path) -> None:
     assert [line for line in result.warnings if line.startswith("note: all noise")]
 
 
-def test_what_a_bound_does_not_reach_is_found_again(tmp_path: Path) -> None:
-    """How many rows may refer along a key that becomes NULL is a matter of that key alone."""
-    keys = [replace(TO_POST, on_unit_removed=OnUnitRemoved.SET_NULL, max_children=bound) for bound in (500, 50)]
-    specs = [place_of(tmp_path / str(key.max_children), *forum(key)).spec for key in keys]
-    plan, other = (plan_for(spec, 3.2) for spec in specs)
-    bought = {"/".join(step.key) for step in plan.steps if step.reads and step.key not in unchanged(plan, other)}
-    assert bought == {"fanout/vote.post_id", "fidelity/vote"}
-
-
 def test_a_list_that_one_table_learns_changes_no_profile_of_others(tmp_path: Path) -> None:
     schema, tables = forum()
     vote, post, user = schema.tables

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from dataclasses import replace
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +11,8 @@ import pyarrow as pa
 import pytest
 
 from privbench_core import guards
-from privbench_core.columns.differences import base_numbers, base_values, values_of_owners
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.registry import codec_for
-from privbench_core.engines.memory.database import PrivateDatabase
 from privbench_core.errors import InternalError
 from privbench_core.evaluation.encode import encode_tables
 from privbench_core.privacy.budget import Budget
@@ -87,21 +83,6 @@ def test_a_column_of_the_owner_is_found_by_its_table_and_dumped_again(tmp_path: 
     assert [(column.name, base.name) for column, base in order.relatives] == [("placed", "client.since")]
 
 
-def test_integers_of_two_widths_have_a_difference(tmp_path: Path) -> None:
-    """The wider one is the owner's, and its values are stored as they are."""
-    text = with_column("less: {type: integer, sql_type: smallint, relative_to: client.number, domain: learn}")
-    order = specs.load(tmp_path, text).schema.table("order")
-    bases = {"client.number": pa.array([2**40, -(2**62)])}
-    assert base_values(order, base_numbers(order, bases)) == bases
-
-
-def test_an_own_column_is_meant_where_it_has_the_name(tmp_path: Path) -> None:
-    text = with_column("placed: {type: integer, relative_to: client.since, domain: learn}")
-    order = specs.load(tmp_path, text + "      client.since: {type: integer, domain: learn}\n").schema.table("order")
-    assert order.owner_bases == {}
-    assert order.relatives == ((order.column("placed"), order.column("client.since")),)
-
-
 def test_an_own_column_of_that_name_may_close_a_circle(tmp_path: Path) -> None:
     text = with_column("placed: {type: integer, relative_to: client.since, domain: learn}")
     found = specs.problems(tmp_path, text + "      client.since: {type: integer, relative_to: placed, domain: learn}\n")
@@ -163,44 +144,6 @@ def owned(kind: ColumnType, **more: Any) -> Schema:
     unit = Table("unit", (integer("id"), base), ("id",))
     row = Table("row", (integer("id"), integer("up"), later), ("id",), (owner_key("row", "up", "unit", 9),))
     return Schema("owned", (unit, row), "unit")
-
-
-@pytest.mark.parametrize(
-    ("kind", "more", "values"),
-    [
-        (DATE, {}, [dt.date(2020, 2, 29), dt.date(1, 1, 1), dt.date(9999, 12, 31), None]),
-        (ColumnType.TIMESTAMP, {}, [dt.datetime(2020, 1, 1, 1, 2, 3, 4), dt.datetime.min, dt.datetime.max, None]),
-        (ColumnType.TIMESTAMPTZ, {}, [dt.datetime(2020, 1, 1, tzinfo=dt.UTC), None]),
-        (ColumnType.INTERVAL, {}, [dt.timedelta(0), -dt.timedelta(days=3, microseconds=1), None]),
-        (INTEGER, {}, [0, -5, 2**63 - 1, 1 - 2**63, None]),
-        (INTEGER, {"sql_type": "smallint"}, [0, -32_768, 32_767, None]),
-        (DECIMAL, {"precision": 8, "scale": 2}, [Decimal("-999999.99"), Decimal("0.01"), None]),
-    ],
-)
-def test_bases_are_stored_as_numbers_and_are_the_same_values_again(
-    kind: ColumnType, more: dict[str, Any], values: list[Any]
-) -> None:
-    table = owned(kind, **more).table("row")
-    owners = pa.table({"base": pa.chunked_array([pa.array(values, table.column("later").arrow_type)])})
-    places = np.array([len(values) - 1, -1, *range(len(values)), 0])
-    bases = values_of_owners(table, owners, places)
-    expected = [values[place] if place >= 0 else None for place in places]
-    assert bases["unit.base"].to_pylist() == expected
-    numbers = base_numbers(table, bases)
-    assert numbers["unit.base"].dtype == np.int64
-    again = base_values(table, numbers)["unit.base"]
-    assert again.type == bases["unit.base"].type
-    assert again.to_pylist() == expected
-
-
-def test_a_difference_is_from_the_row_that_owns_a_row() -> None:
-    schema = owned(INTEGER)
-    rows = {
-        "unit": pa.table({"id": [7, 3, 5], "base": pa.array([100, None, 10])}),
-        "row": pa.table({"id": [0, 1, 2, 3], "up": [5, 7, 3, 5], "later": pa.array([12, 90, 1, None])}),
-    }
-    found = PrivateDatabase(schema, rows, bytes(16)).column("row", "later")
-    assert found.to_pylist() == [2, -10, None, None]
 
 
 @pytest.mark.parametrize("cascades", [False, True])

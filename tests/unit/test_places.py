@@ -13,7 +13,6 @@ from typer.testing import CliRunner
 from privbench_assets.build import build_defs
 from privbench_core.cli import app
 from privbench_core.errors import PublishError, ReleaseError
-from privbench_core.files import file_name
 from privbench_core.pipeline.plans import plan_for
 from privbench_core.pipeline.run import run_spec
 from privbench_core.pipeline.workspace import Workspace, database_folder
@@ -117,12 +116,6 @@ def test_a_folder_that_no_database_made_is_refused(town_spec: Path) -> None:
     (spec.state / "town" / "notes.txt").touch()
     with pytest.raises(ReleaseError, match="does not say which database it belongs to"):
         Workspace(spec)
-
-
-def test_names_of_databases_become_one_folder_each() -> None:
-    folders = {file_name(name) for name in ("a/b", "a%2Fb", "..", "a b", "größe", "a")}
-    assert len(folders) == 6
-    assert not any("/" in name or name.startswith(".") for name in folders)
 
 
 @pytest.mark.usefixtures("fake")

@@ -62,12 +62,6 @@ def test_edit_distance(one, other, distance):
     assert edit_distance(other, one) == distance
 
 
-def test_the_example_of_zhang_and_shasha():
-    f = QueryPlan("f", (QueryPlan("d", (QueryPlan("a"), QueryPlan("c", (QueryPlan("b"),)))), QueryPlan("e")))
-    g = QueryPlan("f", (QueryPlan("c", (QueryPlan("d", (QueryPlan("a"), QueryPlan("b"))),)), QueryPlan("e")))
-    assert edit_distance(f, g) == 2
-
-
 def measured(number, source, synthetic, again, buffers=(10, 10), plans=(A, A)):
     one, other = (Explained(plan, 1, 1, (), (), pages=pages) for plan, pages in zip(plans, buffers, strict=True))
     return ComparedQuery(number, "select 1", ("", ""), ([source, 99, source - 1], [synthetic], [again]), (one, other))

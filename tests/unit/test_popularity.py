@@ -7,10 +7,8 @@ import pyarrow as pa
 import pytest
 
 from privbench_core.errors import InternalError
-from privbench_core.links.measure_targets import order_of_alike
-from privbench_core.links.parent_choice import Distinct, ParentChoice, pick_parents
 from privbench_core.links.popularity import ByRank, allocated_degrees
-from privbench_core.links.popularity_shapes import rank_ends, rank_sums, row_counts, truncated_mean
+from privbench_core.links.popularity_shapes import rank_ends, truncated_mean
 from privbench_core.privacy.budget import Budget
 from privbench_core.privacy.queries import Marginal, ParentCounts, RankSums
 from privbench_core.privacy.views import ViewSpec
@@ -179,34 +177,6 @@ def test_rows_of_a_unit_weigh_at_most_one_and_count_in_full_up_to_the_bound(most
     assert total == pytest.approx(np.minimum(sizes, most).sum(), rel=1e-3)
 
 
-def test_noise_leaves_the_most_even_shape_that_fits():
-    ends = rank_ends(300)
-    rng = np.random.default_rng(0)
-    noise = rng.normal(0, 500, len(ends))
-    found = rank_sums(noise, ends, 500.0, 3000.0, 300)
-    means = found / np.diff(ends, prepend=0)
-    assert found.sum() == pytest.approx(3000, rel=0.5)
-    assert (np.diff(means) <= 1e-9).all()
-    assert means[0] < 40  # even: 10 each, give or take chance
-
-
-def test_heavy_hitters_stand_out_of_noise_by_rank_and_by_name():
-    rng = np.random.default_rng(0)
-    truth = np.append([5000.0, 3000.0], rng.poisson(3, 998))
-    order = rng.permutation(1000)
-    shuffled = truth[order]
-    ends = rank_ends(1000)
-    summed = np.diff(np.append(0, np.cumsum(np.sort(truth)[::-1]))[ends], prepend=0)
-    curve = rank_sums(summed + rng.normal(0, 50, len(ends)), ends, 50.0, truth.sum(), 1000)
-    assert curve[:2] == pytest.approx([5000, 3000], rel=0.05)
-    assert curve[2] < 60
-    found = row_counts(shuffled + rng.normal(0, 50, 1000), 50.0, truth.sum())
-    assert set(np.argsort(-found)[:2]) == set(np.flatnonzero(shuffled > 1000))
-    assert found.sum() == pytest.approx(truth.sum(), rel=0.02)
-    assert np.sort(found)[-3] < 100
-    assert np.median(found) == pytest.approx(3, abs=1.5)
-
-
 @pytest.mark.parametrize("parents", [1, 2, 7, 1000])
 def test_degrees_are_whole_and_add_up(parents):
     ends = rank_ends(1000)
@@ -215,29 +185,6 @@ def test_degrees_are_whole_and_add_up(parents):
     assert degrees.sum() == 777
     assert (degrees == np.rint(degrees)).all()
     assert degrees.min() >= 0
-
-
-def test_kinds_get_the_references_that_rows_ask_for():
-    rng = np.random.default_rng(0)
-    there = np.sort(rng.zipf(1.8, 1000).clip(0, 900))[::-1].astype(float)
-    ends = rank_ends(1000)
-    sums = np.diff(np.append(0, np.cumsum(there))[ends], prepend=0)
-    kinds = rng.integers(0, 4, 1000)
-    wanted = rng.permutation(np.repeat([0, 1, 2, 3], (there.sum() * np.array([0.4, 0.3, 0.2, 0.1])).astype(int)))
-    given = ByRank(ends, sums, 1e-6, float(there.sum())).weights(kinds, wanted, rng)
-    assert np.bincount(kinds, given) == pytest.approx(np.bincount(wanted), abs=3)
-    assert np.abs(np.sort(given)[::-1] - there).sum() < 0.05 * there.sum()
-
-
-def test_many_kinds_get_their_references_where_most_parents_have_one_or_none():
-    """Exchanges of single degrees, one after the other, would leave three in ten references with another kind."""
-    rng = np.random.default_rng(0)
-    degrees = np.minimum(rng.zipf(1.9, 3000) - 1, 300).astype(float)
-    wanted = np.rint(rng.dirichlet(np.full(24, 5.0)) * degrees.sum())
-    kinds = rng.integers(0, 24, 3000)
-    given = allocated_degrees(degrees, kinds, wanted, rng)
-    assert np.sort(given).tolist() == np.sort(degrees).tolist()
-    assert np.abs(np.bincount(kinds, given) - wanted).sum() / 2 < 0.03 * degrees.sum()
 
 
 def test_columns_that_rows_do_not_ask_for_tell_who_is_popular():
@@ -256,43 +203,6 @@ def test_columns_that_rows_do_not_ask_for_tell_who_is_popular():
         assert np.abs(np.bincount(codes, given) - references).sum() / 2 < 0.03 * degrees.sum()
     alone = allocated_degrees(degrees, kinds, wanted, rng)
     assert np.abs(np.bincount(busy, alone) - margins[0][1]).sum() / 2 > 0.2 * degrees.sum()
-
-
-def test_parents_are_chosen_by_weight_and_differ_within_a_scope():
-    rng = np.random.default_rng(0)
-    weights = np.array([50.0, 30.0, 15.0, 5.0, 0.0])
-    free = pick_parents(
-        [],
-        np.ones(1000, dtype=bool),
-        ParentChoice(*(np.zeros(n, dtype=np.int64) for n in (1000, 5)), weights=weights),
-        rng,
-    )
-    assert np.abs(np.bincount(free, minlength=5) - 10 * weights).max() <= 1
-    scope = np.repeat(np.arange(50), 2)
-    rule = Distinct(scope, np.arange(5))
-    choice = ParentChoice(np.zeros(100, dtype=np.int64), np.zeros(5, dtype=np.int64), (rule,), weights)
-    paired = pick_parents([], np.ones(100, dtype=bool), choice, rng)
-    assert len({*zip(scope.tolist(), paired.tolist(), strict=True)}) == 100
-    assert np.bincount(paired, minlength=5) == pytest.approx(weights, abs=1)
-
-
-def test_the_order_of_public_rows_puts_alike_ones_together():
-    rows = pa.table({"id": [1, 2, 3, 4], "a": ["x", "y", "x", "y"], "b": [3, 1, 2, 1]})
-    assert order_of_alike(rows, ("b", "a")).tolist() == [1, 2, 0, 3]
-    assert order_of_alike(rows, ()).tolist() == [0, 1, 2, 3]
-    empty = pa.table({"a": ["y", None, "x"], "b": [1.5, None, 1.5], "raw": [b"\xff", None, b"a"]})
-    assert sorted(order_of_alike(empty, ("a", "b", "raw")).tolist()) == [0, 1, 2]
-
-
-@pytest.mark.parametrize("sigma", [300.0, 3000.0])
-def test_what_heavy_hitters_leave_is_known_by_them_and_not_by_the_shape(sigma: float):
-    """Three of 1,458 airports have all flights: noise hides that the others have none, by their own counts."""
-    rng = np.random.default_rng(4)
-    truth = np.zeros(1458)
-    truth[[100, 700, 900]] = 120e3, 111e3, 104e3
-    found = row_counts(truth + rng.normal(0, sigma, len(truth)), sigma, truth.sum())
-    assert found[truth == 0].sum() < 2 * sigma * 3**0.5
-    assert found.sum() == pytest.approx(truth.sum(), abs=2 * sigma * 3**0.5)
 
 
 @pytest.mark.parametrize("epsilon", [0.8, 3.2])

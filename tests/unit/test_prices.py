@@ -1,4 +1,4 @@
-"""How a plan of groups shares its budget: rows and lists to learn count beside the attributes of a table."""
+"""How a plan of groups shares its budget."""
 
 from __future__ import annotations
 
@@ -24,20 +24,6 @@ def prices(*, learned: bool) -> tuple[Prices, Table]:
     badge = Table("badge", columns, ("id",), (owner_key("badge", "user_id", "user", 9),))
     options = GroupOptions(members=1.5, links=0.5, profile=0.1)
     return group_prices("privpetal", Schema("site", (user, badge), "user"), BUDGET, options), badge
-
-
-def test_a_list_to_learn_counts_as_an_attribute_for_the_profile() -> None:
-    (declared, table), (learned, listed) = prices(learned=False), prices(learned=True)
-    # Attributes and rows: 2 for users, 3 x 1.5 for badges, 2 x 0.5 for the link.
-    assert declared.tables["badge"].amount / WHOLE == pytest.approx(4.5 / 7.5)
-    assert declared.profile(table).amount / WHOLE == pytest.approx(4.5 / 7.5 * 1.2 / 3)
-    assert learned.tables["badge"].amount / WHOLE == pytest.approx(6.0 / 9.0)
-    assert learned.profile(listed).amount / WHOLE == pytest.approx(6.0 / 9.0 * 2.2 / 4)
-    # All else keeps its proportions.
-    assert learned.groups(listed).amount == pytest.approx(declared.groups(table).amount * 7.5 / 9.0)
-    key = table.foreign_keys[0]
-    assert learned.links[key].amount == pytest.approx(declared.links[key].amount * 7.5 / 9.0)
-    assert learned.profile(listed).delta == BUDGET.threshold_delta / 2  # of two tables
 
 
 @pytest.mark.parametrize("learned", [False, True])

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from privbench_core.units.random_walk import Drift
 
@@ -55,19 +54,6 @@ def test_a_trend_goes_on_where_noise_hides_the_last_classes() -> None:
     assert abs(np.mean(last) - shares[-1]) < (flat - shares[-1]) / 2
 
 
-def test_a_code_that_is_rare_in_small_classes_may_be_usual_in_large_ones() -> None:
-    """Its share doubles from class to class: in steps of shares that would be no drift, and then the largest of all."""
-    rare = 0.0015 * 2.0 ** np.arange(9)
-    shapes = np.stack([rare, (1 - rare) * 0.6, (1 - rare) * 0.4], axis=1)
-    rows, sigmas = np.full(9, 1000.0), np.array([4.0, 4.0, 6.0, 8.0, 12.0, 20.0, 40.0, 80.0, 160.0])
-    off = []
-    for seed in range(20):
-        noise = np.random.default_rng(seed).normal(size=shapes.shape) * sigmas[:, None]
-        drift = Drift.of(shapes * rows[:, None] + noise, sigmas, rows)
-        off.append(abs(drift.average(rows / rows.sum())[0][0] - rare.mean()))
-    assert np.mean(off) < 0.7 * rare.mean(), "a walk of shares, in place of their roots, is off by 0.82 of it"
-
-
 def test_a_look_at_all_rows_tells_of_all_classes() -> None:
     shapes = np.linspace([0.9, 0.1], [0.1, 0.9], 5)
     rows, sigmas = np.full(5, 1000.0), np.array([10.0, 10.0, 10.0, 400.0, 800.0])
@@ -83,14 +69,3 @@ def test_a_look_at_all_rows_tells_of_all_classes() -> None:
     assert drift.error(weights, weights, exact) < deviation.sum() / 10
     assert np.abs(updated.shapes - shapes).sum() <= np.abs(drift.shapes - shapes).sum() + 0.02
     assert np.isfinite(mean).all()
-
-
-def test_what_was_told_changes_how_far_habits_are_thought_to_drift() -> None:
-    """Exact classes that are alike speak for no drift; an average that none of them explains speaks against it."""
-    shapes, rows = np.tile([0.7, 0.3], (6, 1)), np.full(6, 1000.0)
-    sigmas = np.array([5.0, 5.0, 5.0, 2000.0, 2000.0, 2000.0])
-    drift = Drift.of(shapes * rows[:, None], sigmas, rows)
-    weights = np.full(6, 1 / 6)
-    updated = drift.updated(weights, np.array([0.4, 0.6]), np.full(2, 0.005))
-    assert updated.average(weights)[0][0] == pytest.approx(0.4, abs=0.05)
-    assert updated.shapes[0, 0] == pytest.approx(0.7, abs=0.03)

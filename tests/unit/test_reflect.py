@@ -88,23 +88,6 @@ CREATE TABLE refund (id BIGINT PRIMARY KEY, customer BIGINT NOT NULL REFERENCES 
     assert keys[("customer",)].same_unit
 
 
-def test_times_in_a_key_of_several_columns_are_modelled_not_numbered(tmp_path: Path) -> None:
-    sql = """
-CREATE TABLE employee (id BIGINT PRIMARY KEY);
-CREATE TABLE salary (employee BIGINT REFERENCES employee (id), from_date DATE, line INTEGER, amount INTEGER,
-    PRIMARY KEY (employee, from_date, line));
-CREATE TABLE visit (id BIGINT, seen TIMESTAMP PRIMARY KEY, employee BIGINT REFERENCES employee (id));
-CREATE TABLE term (employee BIGINT REFERENCES employee (id), starts DATE, PRIMARY KEY (employee, starts));
-CREATE TABLE grade (id BIGINT PRIMARY KEY, employee BIGINT, starts DATE,
-    FOREIGN KEY (employee, starts) REFERENCES term (employee, starts));
-"""
-    schema = decide(tmp_path, draft_of(tmp_path, sql, unit="employee")).schema
-    assert [c.name for c in schema.table("salary").attributes] == ["from_date", "amount"]
-    assert [c.name for c in schema.table("visit").attributes] == ["id"]
-    assert [c.name for c in schema.table("term").attributes] == ["starts"]  # grades copy it from the row they refer to
-    assert [c.name for c in schema.table("grade").attributes] == []
-
-
 def test_a_bound_that_nothing_enforces_is_never_guessed(tmp_path: Path) -> None:
     friends = """
 CREATE TABLE member (id BIGINT PRIMARY KEY, invited_by BIGINT REFERENCES member (id));

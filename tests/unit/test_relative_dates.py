@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,12 +15,10 @@ from privbench_core.columns.lags import lag_classes, lag_sides
 from privbench_core.estimators.coarsening import merge_codes
 from privbench_core.marginals.one_way import OneWay
 from privbench_core.privacy.features import OwnDifference
-from privbench_core.profiles.measure_lags import MeasuredLag, lag_features, own_lag_pairs, points_in_time
-from privbench_core.profiles.profile import Profile
+from privbench_core.profiles.measure_lags import MeasuredLag
 from privbench_core.schema.columns import Column, ColumnType, Learn, Relative
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
-from privbench_core.units.row_count import RowCount
 from tests.helpers.planted import place_of
 
 DAY = ColumnType.DATE
@@ -35,37 +31,6 @@ def day(name: str, to: str | None = None, *, nullable: bool = False) -> Column:
 
 def days(numbers: np.ndarray, there: np.ndarray | None = None) -> pa.Array:
     return pa.array(numbers.astype(np.int32), mask=None if there is None else ~there).view(pa.date32())
-
-
-def test_a_date_that_is_added_to_another_one_lies_where_their_sums_do() -> None:
-    born = Discretizer(equal_width_codec(Column("born", DAY), "1970-01-01", "1970-01-04", 4))
-    aged = Column("died", ColumnType.INTEGER, nullable=True)
-    died = Discretizer(equal_width_codec(aged, 1, 2, 2))
-    counts = {"born": np.array([4.0, 4, 0, 0, 0, 0]), "died": np.array([6.0, 0, 0, 0, 2])}
-    profile = Profile({"died": died, "born": born}, OneWay(counts, {}), RowCount(8, 0), relatives={"died": "born"})
-    coder, rows = points_in_time(profile, counts)["died"]
-    first = coder.decode(np.flatnonzero(rows[: coder.ordered]).astype(np.int32), np.random.default_rng(0))
-    assert first.to_pylist() == [dt.date(1970, 1, 2), dt.date(1970, 1, 3)]
-    assert rows[rows > 0].tolist() == [3, 3, 2], "and two of eight have none"
-
-
-def test_lags_are_of_all_pairs_of_dates_but_those_that_are_coded_as_lags() -> None:
-    columns = (day("died", "born", nullable=True), day("born"), day("seen"))
-    table = Table("patient", (Column("id", ColumnType.INTEGER), *columns), ("id",))
-    assert own_lag_pairs(table) == [("born", "seen"), ("seen", "died")]
-
-
-def test_differences_far_from_zero_are_no_years() -> None:
-    whole = Column("n", ColumnType.INTEGER, nullable=True)
-    coder, counts = Discretizer(equal_width_codec(whole, 100, 120, 4)), np.array([4.0, 4, 4, 4, 0, 0, 0])
-    number, owner = Column("id", ColumnType.INTEGER), ForeignKey("visit", ("of",), "patient", ("id",), owner=True)
-    patient = Table("patient", (number, day("born"), replace(whole, name="height")), ("id",))
-    visit = Table("visit", (Column("of", ColumnType.INTEGER), number, day("on"), day("due", "on")), ("id",), (owner,))
-    schema = Schema("ward", (patient, visit), "patient")
-    parent = Profile({"height": coder}, OneWay.with_sigma({"height": counts}, 1.0), RowCount(16, 0))
-    child = Profile({"due": coder}, OneWay.with_sigma({"due": counts}, 1.0), RowCount(16, 0))
-    assert lag_features(schema, owner, parent, replace(child, relatives={"due": "on"})) == {}
-    assert lag_features(schema, owner, parent, child) == {}
 
 
 @pytest.mark.parametrize(("early", "expected"), [(20.0, 0.0), (200.0, 0.02)])

@@ -378,12 +378,3 @@ def test_large_domains_are_condensed_without_losing_order_or_the_largest(ordered
     assert source.sum() == pytest.approx(1)
     assert list(source[source > 0]) == [0.75, 0.25]
     assert np.array_equal(source, synthetic)
-
-
-def test_empty_stretches_of_an_order_become_one_bar() -> None:
-    shares = np.zeros(1000)
-    shares[400:440] = 1 / 40
-    source, synthetic = _condensed(shares, np.full(1000, 1 / 1000), ordered=True)
-    assert (source > 0).sum() == 40
-    assert synthetic[0] == pytest.approx(0.4)
-    assert synthetic.sum() == pytest.approx(1)

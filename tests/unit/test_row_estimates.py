@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.fanout_bins import FanoutCodec
-from privbench_core.groups.measure_groups import FanoutClasses, counted_by_class
-from privbench_core.groups.measure_types import Columns
 from privbench_core.links.fanout import Fanout
-from privbench_core.marginals.one_way import OneWay
-from privbench_core.profiles.profile import Profile
 from privbench_core.units.measure_by_size import SizeStratifiedMarginals
 from privbench_core.units.random_walk import Drift
 from privbench_core.units.row_count import RowCount
@@ -36,38 +30,6 @@ def test_what_is_left_out_turns_counted_rows_into_all_rows() -> None:
     np.testing.assert_allclose(SIZES.truncation_bias(SHAPES, SIZES.counted(4)), 0, atol=1e-12)
 
 
-def test_a_profile_knows_what_its_counts_left_out() -> None:
-    counted = SIZES.counted(1)
-    one_way = OneWay.with_sigma({"x": counted @ SHAPES, "y": np.array([40.0])}, 1.0)
-    profile = Profile({}, one_way, SIZES, {"x": SHAPES * (counted / counted.sum())[:, None]})
-    moved = one_way.moved(profile.truncation_biases())
-    np.testing.assert_allclose(moved.counts["x"] / 40, SIZES.rows_of @ SHAPES / 110)
-    assert moved.total == pytest.approx(one_way.total)
-    np.testing.assert_allclose(moved.counts["y"], one_way.counts["y"])
-
-
-def test_latent_attributes_are_learned_from_rows_as_they_are_counted() -> None:
-    """Joints of counted rows have their margins: those of all rows differ where units with many rows do."""
-    one_way = OneWay.with_sigma({"x": SIZES.rows_of @ SHAPES, "y": np.array([40.0])}, 1.0)
-    counted = SIZES.counted(1)
-    profile = Profile({}, one_way, SIZES, {"x": SHAPES * (counted / counted.sum())[:, None]})
-    columns = Columns.of(profile)
-    np.testing.assert_allclose(columns.counted.counts["x"], profile.counted.counts["x"])
-    np.testing.assert_allclose(columns.counted.moved(columns.left_out).counts["x"], columns.one_way.counts["x"])
-    assert abs(columns.counted.counts["x"] - columns.one_way.counts["x"]).max() > 1
-
-
-def test_rows_of_a_unit_are_in_one_cell_no_less_often_than_rows_of_any_units() -> None:
-    """More rows counted than there are, by noise: as if each row of a unit had a code of its own, of two codes."""
-    drift = Drift.of(SIZES.rows_of[:, None] * SHAPES, np.full(3, 0.01), SIZES.rows_of)
-    known = SizeStratifiedMarginals(SIZES, {"x": drift}).clipped(1, {"x": np.array([1000.0, 1000.0])}, 0.01)
-    assert known.posteriors["x"].expected == pytest.approx(0, abs=0.02)
-    fewest = SizeStratifiedMarginals(replace(SIZES, sigma=0.0), {"x": drift}).clipped(
-        1, {"x": np.array([20.0, 20.0])}, 0.01
-    )
-    assert fewest.posteriors["x"].expected == pytest.approx(1, abs=0.01)
-
-
 def test_columns_of_a_table_that_is_all_noise_are_no_larger_than_the_noise() -> None:
     """Shares that add up to less than nothing were divided by it: counts of 10,000,000,000, with a deviation of 70."""
     size = RowCount(50.0, 50.0, 1, (1, 2), np.array([30.0, 20.0]), np.array([30.0, 10.0]), 2)
@@ -77,21 +39,6 @@ def test_columns_of_a_table_that_is_all_noise_are_no_larger_than_the_noise() -> 
     assert found.total == pytest.approx(size.counted(1).sum())
     assert np.abs(found.counts["x"] / found.sigmas["x"]).max() < 5
     assert found.clean()["x"].sum() == pytest.approx(found.total)
-
-
-def test_shares_of_a_table_of_less_than_a_row_are_not_those_of_more_rows_than_it_has() -> None:
-    rows = np.array([0.6, 0.4])
-    shares, deviations = Drift.of(np.array([[-60.0, 20.0], [-30.0, 40.0]]), np.array([50.0, 50.0]), rows).average(rows)
-    assert shares.sum() == pytest.approx(1, abs=1)
-    assert deviations.max() < 3
-
-
-def test_columns_over_rows_add_up_to_the_number_of_rows() -> None:
-    """20% more were counted than there are: of all codes alike."""
-    found = SizeStratifiedMarginals(
-        SIZES, {"x": Drift.of(1.2 * SIZES.rows_of[:, None] * SHAPES, np.full(3, 1e-3), SIZES.rows_of)}
-    )
-    np.testing.assert_allclose(found.one_way(4).counts["x"], SIZES.rows_of @ SHAPES, rtol=0.03)
 
 
 def test_numbers_of_children_are_those_that_were_released() -> None:
@@ -107,27 +54,11 @@ def test_numbers_of_children_are_those_that_were_released() -> None:
         assert (np.diff(numbers) >= 0).all()
 
 
-def test_no_parents_have_no_children() -> None:
-    assert fanout([0.5, 0.5], 1).numbers(0, np.random.default_rng(0)).size == 0
-
-
 @pytest.mark.parametrize("mean", [0.5, 1.5, 8.0])
 def test_expected_sizes_have_the_released_mean(mean: float) -> None:
     expected = ExpectedSizes.of_mean(FanoutCodec(200), (0, 1, 2, 4, 8, 16, 32, 64, 128, 256), mean)
     assert expected.groups.sum() == pytest.approx(1)
     assert expected.groups @ expected.sizes == pytest.approx(mean, rel=0.1)
-
-
-def test_classes_of_groups_have_the_number_of_rows_of_their_largest() -> None:
-    """Groups of one have T = 1, of two T = 2; classes end at powers of two, so three and four are one."""
-    sizes = FanoutClasses.of(fanout([0.2] * 5 + [0.1] * 2, 6), 1e6, 4, of_units=True)
-    assert sizes.limits.tolist() == [1, 1, 2, 3, 4, 4, 4]
-    class_of = sizes.classes(10.0)
-    assert class_of == (0, 0, 1, 2, 2, 3, 4)
-    assert counted_by_class(sizes, class_of).tolist() == [1, 1, 2, 4, 4, 4, 4]
-    of_chain = FanoutClasses.of(fanout([0.2] * 5 + [0.1] * 2, 6), 1e6, 4, of_units=False)
-    assert of_chain.limits.tolist() == [4] * 7
-    assert of_chain.classes(10.0) == (0, 0, 1, 2, 3, 4, 5)
 
 
 def test_a_number_inside_of_a_class_counts_part_of_its_rows() -> None:

@@ -11,7 +11,6 @@ import pyarrow as pa
 import pytest
 
 from privbench_core import guards
-from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema
 from privbench_core.synthesizers.artifact import Artifact, PartFiles
 from privbench_core.synthesizers.contract import Key
@@ -22,7 +21,7 @@ from privbench_core.synthesizers.steps.sampled import SampledTable
 from privbench_core.workers import side_by_side
 from tests.helpers.covering import covering
 from tests.helpers.market import market
-from tests.helpers.planted import codes_of, integer, made_exactly, rows_of, texts, tvd
+from tests.helpers.planted import codes_of, made_exactly, rows_of, texts, tvd
 from tests.helpers.processes import killed_when
 
 MOST = 700
@@ -38,14 +37,6 @@ def test_every_place_is_in_one_range_and_ranges_get_their_shares(rows: list[int]
         assert len(places) == pytest.approx(count * share, abs=6 + count / 900)
         if share == 0:
             assert len(places) <= count / 1000
-
-
-def test_consecutive_places_are_spread_over_the_ranges():
-    allocation = Allocation.by_rows([10] * 8)
-    degrees = np.array([1, 400, 3, 80, 8, 8, 0, 500])
-    allocated = np.array([allocation.allocated(number, degrees, np.random.default_rng(1)) for number in range(8)])
-    assert allocated.sum(axis=0).tolist() == degrees.tolist()
-    assert (np.abs(allocated - degrees / 8) < 3).all()
 
 
 def drawn(schema: Schema, tables: Mapping[str, pa.Table], most: int, **how: object) -> dict[Key, Artifact]:
@@ -125,14 +116,6 @@ def test_no_parent_has_more_children_than_its_key_allows(most: int):
     assert rows_in(several, "sale").num_rows > 0.98 * 9000
 
 
-def test_optional_references_in_ranges_are_null_as_often():
-    schema, tables = market(optional=True)
-    one, several = (drawn(schema, tables, most) for most in (1 << 20, MOST))
-    nulls = [rows_in(made, "sale").column("product_id").null_count for made in (one, several)]
-    assert nulls[0] == pytest.approx(nulls[1], rel=0.03)
-    assert tvd(*(found / found.sum() for found in (degrees(one), degrees(several)))) < 0.05
-
-
 def test_unique_references_in_ranges_are_unique_and_all_there():
     schema, tables = market(sales=1500, products=1600)
     sale = replace(schema.table("sale"), unique=(("product_id",),))
@@ -142,20 +125,6 @@ def test_unique_references_in_ranges_are_unique_and_all_there():
     assert len(SampledTable(several["sample", "sale"]).rows) > 5
     assert degrees(several)[0] == 1
     assert rows_in(several, "sale").num_rows > 0.99 * 1500
-
-
-def test_two_keys_to_one_parent_are_allocated_each_by_itself():
-    schema, tables = market()
-    sale = schema.table("sale")
-    again = ForeignKey("sale", ("also",), "product", ("id",), max_children=9000)
-    columns = (*sale.columns, integer("also"))
-    sale = replace(sale, columns=columns, foreign_keys=(*sale.foreign_keys, again))
-    tables["sale"] = tables["sale"].append_column("also", pa.array(np.arange(9000) % 3))
-    schema = replace(schema, tables=(*schema.tables[:2], sale))
-    one, several = (drawn(schema, tables, most) for most in (1 << 20, MOST))
-    for column in ("product_id", "also"):
-        there, found = (degrees(made, column) for made in (one, several))
-        assert tvd(found / found.sum(), there / there.sum()) < 0.05
 
 
 def test_more_ranges_than_parents_and_a_parent_without_rows():
@@ -171,21 +140,6 @@ def test_more_ranges_than_parents_and_a_parent_without_rows():
     assert rows_in(several, "sale").num_rows == pytest.approx(9000, abs=60)
 
 
-def test_a_process_reads_the_parents_of_a_key_once(monkeypatch: pytest.MonkeyPatch):
-    read: list[tuple[str, int]] = []
-    get = PartFiles.get
-
-    def seen(self: PartFiles, number: int, digest: str) -> Artifact:
-        read.append((self.folder.name, number))
-        return get(self, number, digest)
-
-    monkeypatch.setattr(PartFiles, "get", seen)
-    several = drawn(*market(), MOST)
-    numbers = [number for folder, number in read if folder.startswith("allocated")]
-    assert numbers == list(range(len(SampledTable(several["sample", "product"]).rows)))
-    assert len(SampledTable(several["sample", "sale"]).rows) > 10
-
-
 def files(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(folder.glob("*.bin"))}
 
@@ -196,28 +150,6 @@ def drawing_of(schema: Schema, made: Mapping[Key, Artifact], folder: Path) -> Ra
     drawing = RangeDrawing(models, 0, above, PartFiles(folder), pieces_of(models, 0, above))
     assert len(drawing.pieces) > 1
     return drawing
-
-
-def test_any_number_of_processes_draws_the_same_bytes_and_leaves_nothing_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    schema, tables = market(optional=True)
-    made = drawn(schema, tables, MOST)
-    monkeypatch.setattr(guards, "RANGE_ROWS", MOST)
-    found = []
-    for workers in (1, 2):
-        folder = tmp_path / str(workers)
-        drawing = drawing_of(schema, made, folder).with_allocated_keys(workers)
-        listed = list(side_by_side(drawing, range(len(drawing.pieces)), workers))
-        for allocated in drawing.allocated:
-            allocated.forget()
-        assert {path.suffix for path in folder.iterdir()} == {".bin"}
-        found.append((listed, files(folder)))
-    assert found[0] == found[1]
-    backwards = drawing_of(schema, made, tmp_path / "back").with_allocated_keys()
-    for number in reversed(range(len(backwards.pieces))):
-        backwards(number)
-    assert files(tmp_path / "back") == found[0][1]
 
 
 def _draw(drawing: RangeDrawing) -> None:

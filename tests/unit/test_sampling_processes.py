@@ -84,22 +84,6 @@ def test_ranges_have_the_planned_rows_and_keys_that_are_nowhere_else(made):
         assert above.issuperset(child.part(number).table.column("parent_id").to_pylist())
 
 
-def test_what_ranges_draw_is_what_one_piece_draws_but_for_the_order(made, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(guards, "RANGE_ROWS", 1 << 20)
-    alone = made_exactly(SCHEMA, TABLES)
-
-    def shares(of: dict[Key, Artifact]) -> dict[str, float]:
-        rows = SampledTable(of["sample", "child"]).whole().table
-        counts = rows.group_by("b").aggregate([([], "count_all")]).to_pydict()
-        sizes = np.bincount(np.unique(rows.column("parent_id").to_numpy(), return_counts=True)[1], minlength=10)
-        named = dict(zip(counts["b"], counts["count_all"], strict=True))
-        named |= {f"size {size}": int(number) for size, number in enumerate(sizes)}
-        return {str(name): number / rows.num_rows for name, number in named.items()}
-
-    one, several = shares(alone), shares(made)
-    assert several == {name: pytest.approx(share, abs=0.02) for name, share in one.items()}
-
-
 def _draw(drawing: RangeDrawing, largest_file: int | None) -> None:
     if largest_file is not None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, largest_file))

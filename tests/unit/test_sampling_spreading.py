@@ -9,7 +9,6 @@ from privbench_core.sampling.attributes import allocate_within_bins
 from privbench_core.schema.columns import Column, ColumnType, Range
 
 CELLS, CODES = 24, 4
-RNG = np.random.default_rng(0)
 
 
 def merged(name: str) -> Discretizer:
@@ -67,22 +66,3 @@ def test_cells_keep_their_codes_and_their_shares():
         expected = np.bincount(codes[name], minlength=discretizer.size)[code_of] * shares
         assert np.abs(np.bincount(cells[name], minlength=discretizer.codec.size) - expected).max() <= 1
     np.testing.assert_array_equal(cells["z"], codes["z"])
-
-
-@pytest.mark.parametrize("n", [0, 1, 30])
-def test_few_rows_get_their_cells_all_the_same(n):
-    codes = drawn(n)
-    cells = allocate_within_bins(codes, CODERS, np.random.default_rng(4))
-    assert all((CODERS[name].shares[0][cells[name]] == codes[name]).all() for name in CODERS)
-
-
-def test_along_a_range_what_goes_with_what_changes_from_cell_to_cell():
-    rng = np.random.default_rng(7)
-    x = rng.integers(0, CELLS, 8_000)
-    z = np.where(rng.random(8_000) < x / CELLS, 4, 0).astype(np.uint8)  # the likelier, the larger x is
-    codes = {"x": (x * CODES // CELLS).astype(np.uint8), "z": z}
-    cells = allocate_within_bins(codes, {name: CODERS[name] for name in codes}, rng)
-    for code in (1, 2):  # codes with neighbours on both sides
-        inside = codes["x"] == code
-        low, high = (cells["x"][inside & (z == value)].mean() for value in (0, 4))
-        assert high > low + 0.2

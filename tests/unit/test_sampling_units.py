@@ -186,15 +186,6 @@ def test_the_validate_step_proves_it(tmp_path: Path) -> None:
     assert not frame[unit_column(schema.table("payment").foreign_keys[1])].all()
 
 
-def test_choices_inside_of_groups_keep_what_was_excluded() -> None:
-    choice = ParentChoice(np.array([0, 0, 1]), np.array([0, 1, -1, 0])).inside(
-        np.array([5, 6, 6]), np.array([5, 6, 5, 6])
-    )
-    fits = choice.of_row[:, None] == choice.of_parent[None, :]
-    assert fits.tolist() == [[True, False, False, False], [False, False, False, True], [False, True, False, False]]
-    assert choice.of_parent[2] == -1
-
-
 def test_all_of_a_unit_s_rows_are_given_out_one_each() -> None:
     """As many rows as parents in each of many groups: nothing is left over, whatever was wished for."""
     rng = np.random.default_rng(0)

@@ -28,16 +28,6 @@ def test_every_repetition_goes_where_values_are_left(at_a_time: int, monkeypatch
     assert set(made.to_pylist()) <= set(drawn.tolist())
 
 
-def test_common_values_are_given_first() -> None:
-    scope = np.arange(4000) // 2
-    values = pa.array((["a"] * 3 + ["b"] * 5 + ["a", "c"])[:10] * 400)  # pairs aa, ab, bb, bb, ac
-    again = repeated(group_numbers([pa.array(scope), values], 4000))
-    made = np.array(free_values(values, scope, again, np.random.default_rng(1)).to_pylist(), dtype=object)
-    of_bb = made[again & (np.array(values.to_pylist(), dtype=object) == "b")]
-    assert np.mean(of_bb == "a") == pytest.approx(4 / 5, abs=0.05)
-    assert "b" not in of_bb
-
-
 def test_rows_stay_as_they_are_where_nothing_is_left() -> None:
     values = pa.array([1, 2, 1, 2, None, 1])
     scope = np.array([0, 0, 0, 0, 0, 1])

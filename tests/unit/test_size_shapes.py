@@ -49,17 +49,3 @@ def test_a_large_bound_alone_makes_no_large_groups() -> None:
         noisy = counts + np.random.default_rng(seed).normal(0, 60, len(counts))
         beyond.append(size_shapes(codec.starts, 200_000, band, noisy, 60.0).mean(codec.means() - codec.means(128)))
     assert np.mean(beyond) < 0.13 * 10_954  # of all rows
-
-
-def test_deviations_say_what_is_not_known() -> None:
-    numbers = power_law(np.random.default_rng(0), 20_000)
-    beyond = CODEC.means() - CODEC.means(256)
-    known = [shapes(numbers, sigma, 0).deviation(beyond) for sigma in (1.0, 30.0, 300.0)]
-    assert known[0] < known[1] < known[2]
-
-
-def test_numbers_are_never_negative() -> None:
-    found = shapes(np.zeros(0, dtype=np.int64) + 1, 50.0, 3)
-    assert (found.numbers > 0).all()
-    assert found.weights.sum() == pytest.approx(1)
-    assert np.isfinite(found.deviations).all()

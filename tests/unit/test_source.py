@@ -475,12 +475,6 @@ def test_the_fingerprint_ignores_chunks_order_and_what_hides_under_null() -> Non
     assert fingerprint_rows(table, tables[0]) == fingerprint_rows(table, tables[1])
 
 
-def test_a_column_of_nulls_has_a_fingerprint() -> None:
-    nulls = [pa.array([None, None], field.type) for field in ROWS.schema]
-    nulls[0] = pa.array([1, 2])
-    assert fingerprint_rows(EVENT, pa.table(nulls, schema=ROWS.schema)) != fingerprint_rows(EVENT, ROWS.slice(0, 2))
-
-
 def family(*, optional: bool = False) -> Schema:
     """a <- b (a pair of keys) <- c."""
     a = Table("a", (Column("x", T.INTEGER), Column("y", T.TEXT)), ("x", "y"))

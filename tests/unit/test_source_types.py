@@ -102,12 +102,6 @@ def test_the_fingerprint_changes_with_every_cell() -> None:
     assert len(seen) == 2 + len(changed)
 
 
-def test_the_fingerprint_ignores_how_rows_are_cut() -> None:
-    whole = pa.concat_tables([ROWS.slice(2), ROWS.slice(0, 2)])
-    assert fingerprint_rows(TABLE, whole) == fingerprint_rows(TABLE, ROWS)
-    assert fingerprint_rows(TABLE, pa.concat_tables([ROWS, ROWS]).slice(3)) == fingerprint_rows(TABLE, ROWS)
-
-
 @pytest.mark.parametrize(
     ("kind", "values", "expected"),
     [

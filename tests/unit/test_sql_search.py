@@ -1,4 +1,4 @@
-"""Searches in lists find the places that bisection finds."""
+"""Searches in lists find the places that bisection finds, whatever texts hold."""
 
 from __future__ import annotations
 

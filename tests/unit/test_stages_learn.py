@@ -9,10 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from privbench_core.columns.categorical import CategoricalCodec
-from privbench_core.columns.discretizer import merge_cells
 from privbench_core.columns.intervals import OrderedCodec
-from privbench_core.columns.made_up import MadeUp
 from privbench_core.marginals.measure_one_way import least_noise
 from privbench_core.marginals.measure_spn import PairwiseSPN
 from privbench_core.marginals.spn import Leaf, Node
@@ -24,7 +21,6 @@ from privbench_core.profiles.measure_profile import Cells
 from privbench_core.schema.columns import Column, ColumnType, Learn, Values
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
-from privbench_core.synthesizers.privbench import PrivBench
 from privbench_core.tuning import TUNING
 from privbench_core.units.measure_row_count import measure_row_count, measure_units
 from privbench_core.units.row_count import RowCount
@@ -98,16 +94,6 @@ def test_dependences_are_looked_for_where_there_are_rows_enough_and_found(price)
     assert len(many.node.pairs) >= 3
 
 
-def test_under_pure_privacy_a_small_table_and_a_single_column_are_measured_once():
-    assert [what for what, _ in learned(MEASURES["pure"], 1000, 0.0, (5,)).charged] == ["rows", "one-way"]
-    found = learned(MEASURES["pure"], 50, 0.0)
-    assert {what for what, _ in found.charged} == {"rows", "one-way"}
-    shares = least_noise({name: look.codec.size for name, look in found.cells.known.items()}, Measure.PURE)
-    for name, look in found.cells.known.items():
-        once = noise_std(Sensitivity(1, 1), Price(Measure.PURE, (1 - TUNING.number_share) * shares[name]))
-        assert np.sqrt(look.variances) == pytest.approx(once)
-
-
 @pytest.mark.parametrize("n", [50, 4000])
 def test_where_nothing_depends_gaussian_loses_nothing_but_what_looked_for_it(n):
     price = MEASURES["Gaussian"]
@@ -146,14 +132,6 @@ def test_shares_of_wide_columns_leave_the_least_noise_in_sum(measure):
         for factor in (0.98, 1.02):
             other = {**shares, name: shares[name] * factor}
             assert noise(shares) <= noise({k: v / sum(other.values()) for k, v in other.items()})
-
-
-def test_the_model_step_is_free_and_fits_what_the_profile_step_measured():
-    plan = PrivBench().plan(Schema("s", (table_of(),), "t"), Budget(1.0), {})
-    profile, model = plan.step(("profile", "t")), plan.step(("model", "t"))
-    assert profile.inputs == (("count", "t"),)
-    assert plan.learning_price("t") == plan.step(("count", "t")).price + profile.price == Price(Measure.PURE, 0.98)
-    assert (model.price.amount, model.reads, model.inputs) == (0.0, (), (("profile", "t"),))
 
 
 @pytest.mark.parametrize("options", [{"alpha": 0.2}, {"profile": 0.3}, {"beta": 2}])
@@ -268,14 +246,3 @@ def test_where_no_value_repeats_none_is_looked_for_and_others_get_the_price() ->
     exact = np.array([columns["kind"].to_pylist().count(value) for value in found.codecs["kind"].values])
     assert (np.abs(counts[: len(exact)] - exact) < 4 * np.sqrt(variances[: len(exact)])).all()
     assert np.isinf(variances[len(exact) :]).all()
-
-
-def test_values_that_noise_hid_occur_only_where_counts_of_cells_show_them() -> None:
-    made = MadeUp((1,), (1.0,), (0.0, 0.0, 0.0, 1.0), 3, hidden=True)
-    codec = CategoricalCodec("t.x", ColumnType.CATEGORY, ("one", "two"), nullable=False, made=made)
-    assert (codec.proper, codec.outside) == (2, (2,))
-    rare, none = (merge_cells(np.array([90.0, 60.0, rows]), codec, 3.0, 10, visible=True) for rows in (40.0, 5.0))
-    assert (rare.weights[2], none.weights[2]) == (1.0, 0.0)
-    (value,) = codec.decode(np.array([2]), np.random.default_rng(0)).to_pylist()
-    assert len(value) == 3
-    assert value not in codec.values

@@ -16,7 +16,7 @@ from privbench_core.errors import UnsupportedBudgetError
 from privbench_core.privacy.budget import Budget, Measure, Price
 from privbench_core.privacy.noise import NoiseSource
 from privbench_core.profiles.profile import Profile
-from privbench_core.schema.columns import Column, ColumnType, Learn, Range, Values
+from privbench_core.schema.columns import Column, ColumnType, Learn
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.stored import restored
 from privbench_core.synthesizers.artifact import Artifact
@@ -28,7 +28,6 @@ from tests.helpers.planted import (
     draw_exactly,
     integer,
     learn_counted,
-    made_exactly,
     owner_key,
     planted_pair,
     rows_of,
@@ -114,18 +113,6 @@ def test_numbers_that_are_made_up_fit_into_their_type(sql_type: str, most: int):
     assert 0 < min(made) <= max(made) <= most
 
 
-def test_a_declared_column_has_the_codec_of_its_declaration_and_exact_counts_without_noise():
-    profile = profiled(Column("x", ColumnType.CATEGORY, Values(("a", "b", "c"))), pa.array(["a"] * 7 + ["c"] * 3))
-    discretizer = profile.discretizers["x"]
-    codes = discretizer.encode(pa.chunked_array([["a", "b", "c"]]))
-    counts = profile.one_way.counts["x"]
-    assert (counts[codes[0]], counts[codes[2]]) == (7.0, 3.0)
-    assert profile.total == 10.0
-    back = stored(profile)
-    assert back.discretizers == profile.discretizers
-    assert back.total == profile.total
-
-
 def test_the_counts_of_an_owned_table_are_of_rows():
     schema, tables = planted_pair(500)
     session = door_of(schema, tables)
@@ -162,34 +149,6 @@ def test_values_of_units_with_many_rows_are_named_apart_though_noise_hides_them_
     assert len(set(codes.tolist())) == len(named)
 
 
-def test_a_profile_spends_its_price_whatever_is_learned():
-    table = Table(
-        "t", (integer("id"), Column("x", ColumnType.INTEGER, Learn()), Column("y", ColumnType.BOOLEAN)), ("id",)
-    )
-    rows = rows_of(table, id=np.arange(20), x=np.arange(20), y=[True] * 20)
-    for measure in Measure:
-        price = Price(measure, 1.0)
-        session = door_of(Schema("s", (table,), "t"), {"t": rows}, price)
-        learn_counted(session, table, 1, price)
-        assert session._filter.spent.amount == pytest.approx(1.0)
-
-
-@pytest.mark.parametrize("delta", [0.0, 1e-9])
-def test_learned_domains_work_at_any_noise(delta):
-    columns = (
-        integer("id"),
-        Column("x", ColumnType.INTEGER, Learn(), nullable=True),
-        Column("y", ColumnType.FLOAT, Learn()),
-    )
-    table = Table("t", columns, ("id",))
-    rows = rows_of(table, id=np.arange(5), x=pa.array([1, None, 3, 4, 5]), y=[1.0] * 5)
-    for seed in range(10):
-        made = draw_exactly(
-            Schema("s", (table,), "t"), {"t": rows}, noise=SeededNoise(seed), budget=Budget(0.05, delta), seed=seed
-        )
-        assert made["t"].table.column("y").null_count == 0
-
-
 def parameters(schema: Schema, table: str) -> object:
     price = Price(Measure.PURE, 1.0)
     return [dict(step.parameters) for step in profile_steps(schema, schema.table(table), price)]
@@ -207,15 +166,6 @@ def test_every_bound_on_the_ownership_path_is_part_of_a_releases_identity():
     assert parameters(chain(3), "low") == parameters(chain(3), "low")
     assert parameters(chain(3), "low") != parameters(chain(4), "low")
     assert parameters(chain(3), "top") == parameters(chain(4), "top")
-
-
-def test_values_beyond_a_declared_domain_are_reported():
-    table = Table("t", (integer("id"), Column("x", ColumnType.INTEGER, Range(0, 9))), ("id",))
-    rows = rows_of(table, id=np.arange(200), x=np.where(np.arange(200) < 60, 99, 5))
-    schema = Schema("s", (table,), "t")
-    summary = made_exactly(schema, {"t": rows}, budget=Budget(1e6))["profile", "t"].data["summary"]
-    assert next(v for k, v in summary.items() if "clamped" in k) == {"t.x": 60}
-    assert sum(summary["bars"]["x"]["counts"]) == 200
 
 
 def sampled(column: Column, values: Sequence[object], epsilon: float, seed: int = 0) -> list[Any]:

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from privbench_core.columns.registry import codec_for
 from privbench_core.privacy.budget import Budget, Measure, Price
-from privbench_core.profiles.measure_bins import CellCounts, share_of
 from privbench_core.profiles.profile import Profile
 from privbench_core.schema.columns import Column, ColumnType, Learn, Range
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
-from privbench_core.tuning import TUNING
 from tests.helpers.noise import SeededNoise
 from tests.helpers.planted import door_of, integer, learn_counted, rows_of
 
@@ -118,44 +114,3 @@ def test_even_columns_are_left_alone(price):
         assert profile.discretizers["x"].codec.ordered == 256
         assert sum(amount for _, amount in charged) == pytest.approx(price.amount)
         assert len(set(drawn(profile, "x", 3000))) > 2900
-
-
-def test_where_nothing_pays_gaussian_loses_nothing():
-    column, price = Column("x", T.INTEGER, Range(1, 100_000)), PRICES["Gaussian"]
-    values = np.random.default_rng(0).integers(1, 100_001, 2_000)
-    profile, charged = profiled([column], price, x=values)
-    assert [what for what, _ in charged] == ["rows", "one-way", "again"]
-    price = price.share(1 - TUNING.number_share)
-    of_all_cells = np.sqrt((profile.one_way.sigmas["x"] ** 2).sum() / profile.discretizers["x"].codec.size)
-    assert of_all_cells == pytest.approx(1 / np.sqrt(2 * price.amount), rel=1e-6)
-
-
-def test_columns_of_one_value_per_cell_are_looked_at_once():
-    column = Column("x", T.INTEGER, Range(0, 100))
-    profile, charged = profiled([column], PRICES["pure"], x=np.full(5_000, 30))
-    assert charged == [("rows", TUNING.number_share), ("one-way", 1 - TUNING.number_share)]
-    assert profile.discretizers["x"].codec.ordered == 101
-
-
-def test_unique_columns_have_no_shared_values_to_find():
-    columns = (integer("id"), Column("x", T.INTEGER, Range(0, 10**6)), Column("y", T.INTEGER, Range(0, 10**6)))
-    table = Table("t", columns, ("id",), unique=(("x",), ("x", "y")))
-    x, y = ({column.name: codec_for(column)} for column in columns[1:])
-    assert share_of(table, x) == 0.0
-    assert share_of(table, x | y) == share_of(replace(table, unique=()), x) == TUNING.detail_share
-
-
-def test_closer_looks_are_no_dearer_than_the_columns_that_need_them():
-    few, many = Column("w", T.INTEGER, Range(0, 10**6)), [Column(f"c{i}", T.INTEGER, Range(0, 9)) for i in range(9)]
-    values = {f"c{i}": np.zeros(100, np.int64) for i in range(9)}
-    _, charged = profiled([few, *many], PRICES["Gaussian"], w=np.arange(100), **values)
-    first = sum(amount for what, amount in charged if what == "one-way")
-    assert first == pytest.approx(PRICES["Gaussian"].amount * (1 - TUNING.number_share) * 10 / 11)
-    assert TUNING.detail_share > 1 / 11
-
-
-def test_a_second_count_is_averaged_by_the_variances():
-    look = CellCounts.first(codec_for(Column("x", T.INTEGER, Range(5, 5))), np.array([10.0, 0.0, 0.0]), 1.0)
-    again = look.combined(np.array([20.0, 0.0, 0.0]), np.full(3, 2.0**2))
-    assert again.counts[0] == pytest.approx(12.0)
-    assert again.variances[0] == pytest.approx(0.8)

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from privbench_core.errors import NoiseOnlyError, ValidationError
-from privbench_core.pipeline import executor
 from privbench_core.pipeline.run import run_spec
 from privbench_core.profiles.profile import Profile
 from privbench_core.schema.columns import Column, ColumnType, Learn
@@ -108,17 +107,6 @@ def test_nothing_is_published_if_one_expectation_fails(town_spec: Path, fake: Fa
         run_spec(load_spec(town_spec), 0.8, out=out)
     assert ("publish", "bundle") not in fake.runs
     assert not out.exists()
-
-
-def test_validation_is_prepared_once_while_it_will_follow_and_not_for_what_is_there(
-    town_spec: Path, monkeypatch: pytest.MonkeyPatch
-):
-    prepared: list[str] = []
-    monkeypatch.setattr(executor, "prepare_ahead", lambda: prepared.append("now"))
-    spec = replace(load_spec(town_spec), fidelity=FidelityPolicy(accept_noise=True))
-    for _ in range(2):
-        run_spec(spec, 0.8, out=town_spec.parent / "out")
-        assert prepared == ["now"]
 
 
 def test_clamped_values_do_not_count_as_a_distance(tmp_path: Path):

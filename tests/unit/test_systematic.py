@@ -5,7 +5,7 @@ import pytest
 
 from privbench_core.arrays import dense
 from privbench_core.columns import systematic
-from privbench_core.columns.systematic import distribute, narrow, stable_order, systematic_counts
+from privbench_core.columns.systematic import distribute, stable_order, systematic_counts
 
 
 @pytest.mark.parametrize("highest", [1, 255, 65_535, 65_536, 1 << 33])
@@ -58,8 +58,3 @@ def test_which_row_of_a_group_gets_what_does_not_depend_on_its_place():
             first[where, 0 if labels is not None else 1] += distribute(values, numbers, labels, rng)
     assert np.abs(first[:, 0] / 4000 - np.repeat([0.5, 0.75], [6, 4])).max() < 0.04  # five standard deviations
     assert np.abs(first[:6, 1] / 4000 - 0.5).max() < 0.04
-
-
-def test_codes_get_the_smallest_type_that_holds_them():
-    assert narrow(np.array([255]), 256).tolist() == [255]
-    assert [narrow(np.zeros(1, int), size).dtype.itemsize for size in (1, 256, 257, 65_536, 65_537)] == [1, 1, 2, 2, 4]

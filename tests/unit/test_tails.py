@@ -32,11 +32,6 @@ def test_noise_makes_no_rows_far_out(wide: float):
     assert np.median(np.abs(np.array(off) / true - 1)) < 0.6 * np.median(np.abs(np.array(plain) / true - 1))
 
 
-def test_a_lump_at_the_end_is_kept():
-    counts = np.append(FALLING[:11], 300.0)
-    assert tail_counts(counts, np.full(12, 10.0))[0][-1] == pytest.approx(300.0)
-
-
 def test_tails_of_a_column_are_drawn_towards_shapes_wherever_it_is_cleaned():
     counts, sigmas = np.append([9000.0, 500.0], [30.0, -20.0, 25.0, -30.0, 28.0]), np.full(7, 15.0)
     plain = OneWay({"x": counts}, {"x": sigmas})
@@ -73,11 +68,3 @@ def test_values_beyond_open_ends_do_not_pile_up_in_the_last_cells(column, low, h
     assert min(values) >= least
     assert max(values) - ends[1] <= ends[1] - ends[0]
     assert len(set(values[500:])) > 50
-
-
-def test_an_end_without_rows_has_a_tail_no_longer_than_the_range():
-    """The density there is no divisor; without rows beyond, there is no tail."""
-    codec = replace(equal_width_codec(Column("x", ColumnType.INTEGER), 0, 99), open_ended=True)
-    rows = np.zeros(codec.size)
-    rows[codec.above] = 1e9
-    assert codec.with_tails(rows).beyond == (0.0, 99.0)
