@@ -1,7 +1,8 @@
 """Estimate the joint of two or three columns from noisy counts of its cells, by denoising.
 
 Several estimates are mixed, each good for another kind of table. If two columns almost determine each other, most cells
-are empty, and the projection onto non-negative tables is good. Otherwise the joint minus the product of its marginals
+are empty, and the projection onto non-negative tables is good; where single codes do, all their rows are in one cell.
+Otherwise the joint minus the product of its marginals
 is close to a matrix of low rank, while noise is spread over all singular values; and if neighbouring codes are similar,
 smoothing over them helps. Joints of three columns are estimated around what the joints of their pairs explain. The risk
 of each estimate, and the best mixture, are estimated from the noisy counts themselves (Stein's unbiased risk estimate),
@@ -104,6 +105,9 @@ def estimated_joint(table: NoisyTable, first: Array, second: Array, base: Array 
     free = (found.shape[0] - 1) * (found.shape[1] - 1) / found.size  # share of the noise left after centring
     projected = onto_simplex(found, total)
     estimates = [Estimate(projected, free * float((projected > 0).sum())), Estimate(expected, 0.0)]
+    if sigma > 0:
+        turned = determined(found.T, projected.T, second, sigma, free)
+        estimates += [determined(found, projected, first, sigma, free), Estimate(turned.values.T, turned.freedom)]
     for around in (product,) if base is None else (product, base):
         low = low_rank(found - around, sigma)
         estimates.append(Estimate(around + low.values, low.freedom))
@@ -114,6 +118,37 @@ def estimated_joint(table: NoisyTable, first: Array, second: Array, base: Array 
         estimates.append(Estimate(expected + across @ (found - expected) @ along.T, freedom))
     mixed = onto_simplex(least_risk(estimates, found, sigma), total)
     return fit_margins(np.maximum(mixed, TUNING.floor * np.minimum(product, sigma)), [((0,), first), ((1,), second)])
+
+
+def determined(noisy: Array, projected: Array, held: Array, sigma: float, free: float = 1.0) -> Estimate:
+    """Return each row of a table with its mass in one cell, as far as that has less risk than ``projected``.
+
+    If a code of the first column determines that of the second, all its ``held`` rows are in one cell, and the odds
+    that it is this one are e^(held · noisy / σ²), times its share of all rows. That is smooth in the noisy counts, so
+    Stein's estimate of the risk holds, and says for each row how much of it is taken.
+
+    Args:
+        noisy: Shape (rows, columns).
+        projected: Another estimate, whose freedom is its number of positive cells.
+        held: Counts of the first column, shape (rows,).
+        sigma: Standard deviation of a cell's noise, above 0.
+        free: Share of the noise that is left in ``noisy``.
+
+    >>> determined(np.array([[9.0, 1.0], [0.0, 10.0]]), np.array([[9.0, 1.0], [0.0, 10.0]]), np.full(2, 10.0), 2.0)
+    Estimate(values=array([[10.,  0.],
+           [ 0., 10.]]), freedom=0.0)
+    """
+    rows = held[:, None]
+    logs = np.log(np.maximum(projected.sum(axis=0), SMOOTHING)) + rows * noisy / sigma**2
+    chances = np.exp(logs - logs.max(axis=1, keepdims=True))
+    chances /= chances.sum(axis=1, keepdims=True)
+    freedom = free * (rows**2 * chances * (1 - chances)).sum(axis=1) / sigma**2
+    others = free * (projected > 0).sum(axis=1)
+    apart = rows * chances - projected
+    less = ((noisy - projected) * apart).sum(axis=1) - sigma**2 * (freedom - others)
+    share = np.clip(less / np.maximum((apart**2).sum(axis=1), SMOOTHING), 0.0, 1.0)
+    fitted = free * float(((share > 0) & (share < 1)).sum())  # a share follows the noise along ``apart``
+    return Estimate(projected + share[:, None] * apart, float(others @ (1 - share) + freedom @ share) + fitted)
 
 
 def _smoother(counts: Array) -> Array:

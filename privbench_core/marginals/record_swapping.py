@@ -7,7 +7,7 @@ Post-processing: uses released tables and synthetic rows only.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,21 +44,53 @@ def swap(
     sweeps: int,
     weights: Array | None = None,
     within: Mapping[str, Codes] | None = None,
+    kept: Collection[tuple[str, str]] = (),
 ) -> None:
     """Bring rows closer to target tables by pairs of rows that swap values, in place.
 
     Args:
         codes: Of all columns of the tables, each of shape (n,).
         targets: Tables to approach, all of positive size.
-        moves: Columns that swap together, one move after the other; no table has two columns of a move.
+        moves: Columns that swap together, one move after the other; of each table one, or all.
         rng: Sampling only: pairs rows.
         sweeps: Over all moves.
         weights: Weight of each row, shape (n,); None for 1 each.
         within: Column -> codes, shape (n,): only rows with equal codes swap it; None if all rows may.
+        kept: Pairs of columns whose own table stays as it is: each swaps between rows with equal codes of the other
+            one, or all that such pairs connect swap together, unless some columns of a larger table are among them.
     """
     gaps = _Gaps(codes, targets, weights)
-    for columns in tuple(moves) * sweeps:
-        gaps.sweep(columns, rng, None if within is None else within[columns[0]])
+    others: dict[str, list[str]] = {}
+    for a, b in kept:
+        others.setdefault(a, []).append(b)
+        others.setdefault(b, []).append(a)
+    together = [
+        columns
+        for columns in _connected(others)
+        if all(len(columns & {*each.columns}) < 2 or columns >= {*each.columns} for each in targets)  # noqa: PLR2004
+    ]
+    for columns in (*moves, *(tuple(sorted(each)) for each in together)) * sweeps:
+        alike = None if within is None else within[columns[0]]
+        if len(columns) == 1 and columns[0] in others:
+            alike = group_of_codes([codes[name] for name in others[columns[0]]])
+        gaps.sweep(columns, rng, alike)
+
+
+def _connected(others: Mapping[str, Sequence[str]]) -> list[set[str]]:
+    """Return the sets of columns that are connected by way of others."""
+    found: list[set[str]] = []
+    for name, near in others.items():
+        joined = {name, *near}.union(*(each for each in found if not each.isdisjoint({name, *near})))
+        found = [each for each in found if each.isdisjoint(joined)] + [joined]
+    return found
+
+
+def group_of_codes(columns: Sequence[Codes]) -> Numbers:
+    """Return a number for each row, equal where all its codes are; shape (n,)."""
+    numbers: Numbers = columns[0]
+    for codes in columns[1:]:
+        numbers = np.unique(numbers.astype(np.int64) * (int(codes.max(initial=0)) + 1) + codes, return_inverse=True)[1]
+    return numbers
 
 
 @dataclass(frozen=True)
@@ -101,7 +133,12 @@ class _Gaps:
 
     def sweep(self, columns: Sequence[str], rng: np.random.Generator, within: Numbers | None) -> None:
         """Let each row swap ``columns`` with another one at most, as far as that takes away from the gaps."""
-        sides = [(name, side) for name in columns for side in self._sides.get(name, ())]
+        sides = [
+            (name, side)
+            for name in columns
+            for side in self._sides.get(name, ())
+            if all(other not in columns for other, _ in side.others)  # else all that it has of a row moves along
+        ]
         if not sides:
             return
         n = len(self._weights)

@@ -70,7 +70,8 @@ class Leaf(Storable):
             for table in with_pairs:
                 del rows.codes[table.column], rows.sizes[table.column]
         context = {(c, t): table for (c, t), table in rows.links.items() if t in self.marginals and c in rows.codes}
-        swap_to_fit(rows, self.columns, [*context.items(), *self.pairs.items(), *self.triples.items()], rng)
+        tables = [*context.items(), *self.pairs.items(), *self.triples.items()]
+        swap_to_fit(rows, self.columns, tables, rng, [pair for pair, joint in self.pairs.items() if binds(joint)])
 
     def _given_pairs(self, column: str, rows: Rows) -> list[PairMarginal]:
         """Return joints of ``column`` and two drawn columns as one, which is added to ``rows``."""
@@ -197,13 +198,27 @@ def node_to_dict(node: Node) -> dict[str, Any]:
     return node.to_dict()
 
 
+def binds(joint: Array) -> bool:
+    """Return whether knowing one of two columns halves, at least, how often the likeliest code of the other is wrong.
+
+    That is λ ≥ 1/2 of Goodman and Kruskal (1954), in either direction. Noise of many other tables would outweigh what
+    such a table says in cells that are empty.
+    """
+    return any(table.sum() - table.max(axis=1).sum() <= (table.sum() - table.sum(axis=0).max()) / 2
+               for table in (joint, joint.T))  # fmt: skip
+
+
 def swap_to_fit(
-    rows: Rows, columns: Sequence[str], tables: Collection[tuple[tuple[str, ...], Array]], rng: np.random.Generator
+    rows: Rows,
+    columns: Sequence[str],
+    tables: Collection[tuple[tuple[str, ...], Array]],
+    rng: np.random.Generator,
+    kept: Collection[tuple[str, str]] = (),
 ) -> None:
     """Swap values of ``columns`` between rows towards released joints in any scale, in place; others are context.
 
     Tables are first fitted to the margins of the rows: swaps cannot change these, and the rows of one part of a
-    mixture, or of a context, may have other margins than the whole.
+    mixture, or of a context, may have other margins than the whole. The tables of ``kept`` pairs stay as they are.
     """
     if rows.n < FEW_ROWS or not tables:
         return
@@ -216,7 +231,7 @@ def swap_to_fit(
         TargetTable(table, fit_margins(joint, [((axis,), counts[name]) for axis, name in enumerate(table)]))
         for table, joint in tables
     ]
-    swap(rows.codes, targets, [(name,) for name in columns], rng, sweeps=SWEEPS, weights=weights)
+    swap(rows.codes, targets, [(name,) for name in columns], rng, sweeps=SWEEPS, weights=weights, kept=kept)
 
 
 def split_by_attribute(

@@ -160,7 +160,7 @@ def drawn_step(schema: Schema, table: Table, free: Price) -> Step:
             return Artifact({"model": released["groups"], "latents": [], "summary": {}})
         return _model(columns, MeasuredLeaf.from_dict(released["measured"]).fit())
 
-    return Step(("model", table.name), StepKind.MODEL, table.name, inputs, (), free, run, version="4")
+    return Step(("model", table.name), StepKind.MODEL, table.name, inputs, (), free, run, version="5")
 
 
 def root_step(schema: Schema, table: Table, price: Price) -> Step:

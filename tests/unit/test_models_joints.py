@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from privbench_core.estimators.denoising import onto_simplex
-from privbench_core.estimators.joints import NoisyTable, estimated_joint, low_rank
+from privbench_core.estimators.joints import NoisyTable, determined, estimated_joint, low_rank
 
 
 def smooth_table(rows: int = 30, columns: int = 20, total: float = 40_000.0):
@@ -67,3 +67,33 @@ def test_neighbouring_codes_that_are_alike_lend_to_each_other():
     shuffled = rng.permutation(size)
     without = estimated_joint(NoisyTable(noisy[shuffled], 100.0), truth.sum(axis=1), truth.sum(axis=0))
     assert error(found, truth) < 0.75 * error(without, truth[shuffled])
+
+
+def test_codes_that_determine_another_column_keep_their_rows_in_one_cell_beside_a_code_that_does_not():
+    truth = np.zeros((40, 10))
+    truth[np.arange(39), np.arange(39) % 10] = np.linspace(60, 600, 39)
+    truth[39] = 50.0  # values that are merged
+    noisy = truth + np.random.default_rng(0).normal(0, 12, truth.shape)
+    ours = estimated_joint(NoisyTable(noisy, 12.0), truth.sum(axis=1), truth.sum(axis=0))
+    assert ours[:39][truth[:39] == 0].sum() < 0.012 * truth.sum()
+    assert error(ours[39], truth[39]) < error(np.maximum(noisy[39], 0), truth[39])
+
+
+def test_a_column_that_nothing_determines_is_estimated_as_before():
+    truth = np.random.default_rng(1).dirichlet(np.ones(6), 30) * 300
+    noisy = truth + np.random.default_rng(0).normal(0, 20, truth.shape)
+    projected = onto_simplex(noisy, truth.sum())
+    ours = determined(noisy, projected, truth.sum(axis=1), 20.0)
+    assert error(ours.values, truth) < 1.1 * error(projected, truth)
+
+
+def test_freedom_of_determined_codes_is_the_derivative():
+    noisy, held = np.array([[6.0, 4.0, 1.0]]), np.array([10.0])
+    far = np.full((1, 3), 1e6)  # so bad that all of the row is taken
+
+    def taken(counts):
+        return determined(counts, far, held, 5.0).values
+
+    steps = (noisy + 1e-4 * np.eye(3)[i] for i in range(3))
+    derivative = sum((taken(step) - taken(noisy))[0, i] / 1e-4 for i, step in enumerate(steps))
+    assert determined(noisy, far, held, 5.0).freedom == pytest.approx(derivative, rel=1e-3)

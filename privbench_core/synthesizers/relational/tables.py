@@ -119,7 +119,7 @@ class Independent:
             return Artifact({"model": node_to_dict(MeasuredLeaf(released.one_way).fit()), "summary": {}})
 
         free = zero(price.measure)
-        model = Step(("model", table.name), StepKind.MODEL, table.name, (profile,), (), free, run, version="2")
+        model = Step(("model", table.name), StepKind.MODEL, table.name, (profile,), (), free, run, version="3")
         return [*profile_steps(schema, table, price), model]
 
 

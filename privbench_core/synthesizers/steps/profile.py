@@ -128,7 +128,7 @@ def learn_steps(schema: Schema, table: Table, price: Price, first: float, networ
         return Artifact({"model": node_to_dict(node), "summary": count_nodes(node)})
 
     free = zero(price.measure)
-    model = Step(("model", table.name), StepKind.MODEL, table.name, (profile.key,), (), free, fit, version="3")
+    model = Step(("model", table.name), StepKind.MODEL, table.name, (profile.key,), (), free, fit, version="4")
     return [count, profile, model]
 
 
