@@ -53,6 +53,7 @@ FEW_VALUES = 1 << 16  # of a cell: few looks lead to single ones
 THINNEST_CELL = 0.01  # of an equal one: what a very narrow cell is taken for when levels are compared
 MAX_OCTAVES = 8  # cells of the public grid of numbers that are looked at together: these span a few powers of two
 MAX_YEARS = 128  # likewise of dates, which span decades
+WRITTEN_DATES = 1 << 24, 1 << 25  # the cell of the grid that holds dates of our times, written as 20201231
 RARER = 100  # times less often than a spike does noise alone make one of these stretches significant
 UNKNOWN_CODES = 32  # that a column is taken to have before its domain is learned
 DOCUMENT_DEPTH = 8  # levels of a JSON document, and items of an array in it: what is deeper, or further back, is cut

@@ -134,9 +134,9 @@ def determined(noisy: Array, projected: Array, held: Array, sigma: float, free: 
         sigma: Standard deviation of a cell's noise, above 0.
         free: Share of the noise that is left in ``noisy``.
 
-    >>> determined(np.array([[9.0, 1.0], [0.0, 10.0]]), np.array([[9.0, 1.0], [0.0, 10.0]]), np.full(2, 10.0), 2.0)
-    Estimate(values=array([[10.,  0.],
-           [ 0., 10.]]), freedom=0.0)
+    >>> noisy = np.array([[9.0, 1.0], [0.0, 10.0]])
+    >>> determined(noisy, noisy, np.full(2, 10.0), 2.0).values.round(3).tolist()
+    [[10.0, 0.0], [0.0, 10.0]]
     """
     rows = held[:, None]
     logs = np.log(np.maximum(projected.sum(axis=0), SMOOTHING)) + rows * noisy / sigma**2

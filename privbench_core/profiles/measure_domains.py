@@ -35,6 +35,7 @@ from privbench_core.guards import (
     TINY,
     TOLERANCE,
     UNKNOWN_CODES,
+    WRITTEN_DATES,
 )
 from privbench_core.marginals.measure_one_way import view_of_cells
 from privbench_core.marginals.measure_scores import highest_noise
@@ -48,8 +49,6 @@ from privbench_core.schema.documents import WHOLE, Leaf, documents_to_learn
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.tuning import TUNING
 from privbench_core.units.row_count import RowCount, powers_up_to
-
-_YEARS = 1 << 24, 1 << 25  # the cell of the grid that holds dates of our times, written as 20201231
 
 
 @dataclass(frozen=True)
@@ -200,7 +199,7 @@ def _learn_range(session: PrivateSession, table: Table, column: Column, price: P
             rows_seen[run] = segment_and_smooth(counts[run], noisy.sigma, np.ones(len(run)))[1]
         learned = replace(learned_codec(grid, rows_seen, step), sentinel=sentinel)
         dates = column.written_dates and learned.grid.step == 1
-        dates &= _YEARS[0] <= learned.cuts[0] and learned.last < _YEARS[1]
+        dates &= WRITTEN_DATES[0] <= learned.cuts[0] and learned.last < WRITTEN_DATES[1]
         return replace(learned, dates=dates), ""
     assumed = equal_width_codec(column, low, high, table=table.name)
     open_ended = _in_steps(replace(assumed, open_ended=True, dates=column.written_dates, sentinel=sentinel), step)

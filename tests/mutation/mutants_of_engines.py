@@ -65,8 +65,8 @@ ENGINES = [
         "rows in databases",
         "a row keeps a constraint between values that are not there",
         "engines/sql/row_constraints.py",
-        "unknown, kept = missing[constraint.of], _is_missing_where",
-        ".when(exp.and_(*missing.values()), number(NOT_APPLICABLE))",
+        "exp.or_(*missing.values()), _is_kept",
+        "exp.and_(*missing.values()), _is_kept",
         (f"{_ENGINES}::test_engines_agree_on_which_rows_keep_a_constraint",),
     ),
     Mutant(
@@ -74,8 +74,8 @@ ENGINES = [
         "rows in databases",
         "a difference is base less value",
         _RELATIONS,
-        "difference_of(stored, beside)",
-        "difference_of(beside, stored)",
+        "difference_of(stored, beside, own)",
+        "difference_of(beside, stored, own)",
         (f"{_ENGINES}::test_engines_give_a_difference_the_same_code",),
     ),
     Mutant(
