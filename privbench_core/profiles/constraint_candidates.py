@@ -187,15 +187,17 @@ def _missing_where(
     for name in lists:
         values = _single_values(profile.discretizers[name])
         counts, sigmas = (each[[*values]] for each in profile.one_way.column(name))
-        sets = [*combinations(range(len(values)), 1), *combinations(range(len(values)), 2)]
-        sums = np.array([counts[list(each)].sum() for each in sets])
-        noise = np.array([math.hypot(sigma, *sigmas[list(each)]) for each in sets])
+        single, (one, other) = np.arange(len(values)), np.triu_indices(len(values), 1)
+        sets = np.stack([np.append(single, one), np.append(single, other)])  # a value is a pair with itself
+        sizes = 1 + (sets[0] != sets[1])
+        sums = counts[sets].sum(axis=0) * sizes / 2
+        noise = np.sqrt(sigma**2 + (sigmas[sets] ** 2).sum(axis=0) * sizes / 2)
         tried += float(np.minimum(4 * TUNING.significant * noise / max(total, 1.0), 1.0).sum())
         for is_null, wanted in ((True, null), (False, total - null)):
             apart = np.abs(sums - wanted) / np.maximum(noise, TINY)
             agreeing = np.flatnonzero((apart <= TUNING.significant) & (sums > TUNING.significant * noise))
-            for place in sorted(agreeing, key=lambda place: (len(sets[place]), apart[place]))[:1]:
-                texts = tuple(values[[*values][each]] for each in sets[place])
+            for place in agreeing[np.lexsort((apart[agreeing], sizes[agreeing]))][:1]:
+                texts = tuple(dict.fromkeys(values[[*values][each]] for each in sets[:, place]))
                 found.append((MissingWhere(column, name, texts, is_null), len(texts)))
     share = min(null / max(total, 1.0), 1.0)
     for constraint, size in found:
