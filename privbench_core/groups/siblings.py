@@ -12,7 +12,6 @@ Post-processing: uses released numbers and synthetic rows only.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -20,7 +19,7 @@ import numpy as np
 
 from privbench_core.arrays import Array, Numbers, dense, finer, runs
 from privbench_core.columns.codec import Codes
-from privbench_core.columns.systematic import group_counts, mixed_order
+from privbench_core.columns.systematic import group_counts, mixed_order, stable_order
 from privbench_core.estimators.fitting import mutual_information
 from privbench_core.groups.group_model import OWNER
 from privbench_core.guards import FEW, FEW_ROWS, MAX_PARTS, MOST_COUNTERS, SAMPLE_ROWS, SPREADING_ROUNDS
@@ -126,30 +125,27 @@ class _Exchange:
         size, group, weight = int(codes.max(initial=0)) + 1, self._group, self._weight
         if self._groups * size > MOST_COUNTERS:  # so many codes that they hardly ever agree
             return
-        near = finer(self._settled, self._stratum)
-        neighbours = np.bincount(near)[near]
         for _ in range(SPREADING_ROUNDS):
-            cells = group * size + codes
-            counts = group_counts(cells, self._groups * size)
-            others = counts[cells] - 1  # of the row's group that have its code
+            counts = group_counts(group * size + codes, self._groups * size)
+            others = counts[group * size + codes] - 1  # of the row's group that have its code
             excess = float(others @ weight) - wanted * self._with_siblings
             if excess < 1:
                 return
-            chosen = others * weight * neighbours > _alike(near, codes)  # more often than rows of similar owners
-            chosen[self._rng.integers(len(codes), size=np.count_nonzero(chosen))] = True
-            rows = np.flatnonzero(chosen)
-            pairs = np.stack(partners(rows[mixed_order(near[rows], self._rng)], None))
-            pairs = pairs[:, self._settled[pairs[0]] == self._settled[pairs[1]]]
-            entered = group[pairs] * size + codes[pairs[::-1]]
-            gain = (2 * weight[pairs] * (others[pairs] - counts[entered])).sum(axis=0)
-            good = (group[pairs[0]] != group[pairs[1]]) & (codes[pairs[0]] != codes[pairs[1]]) & (gain > 0)
-            pairs, entered, gain = pairs[:, good], entered[:, good], gain[good]
-            overlap = _overlap(counts, cells[pairs], entered, weight[pairs])
-            share, less = _share_of_swaps(float(gain.sum()), overlap, excess)
-            one, other = pairs[:, self._rng.random(len(gain)) < share]
+            agreeing = np.flatnonzero(others)
+            chosen = others > 0
+            chosen[self._rng.integers(len(codes), size=len(agreeing))] = True
+            rows = self._rng.permutation(np.flatnonzero(chosen))
+            one, other = partners(rows[stable_order(self._stratum[rows])], self._settled)
+            gain = np.zeros(len(one))
+            for here, comes in ((one, other), (other, one)):
+                gain += 2 * weight[here] * (others[here] - counts[group[here] * size + codes[comes]])
+            possible = (group[one] != group[other]) & (codes[one] != codes[other])
+            good = self._rng.permutation(np.flatnonzero(possible & (gain > 0)))
+            good = good[np.cumsum(gain[good]) <= excess]
+            one, other = one[good], other[good]
             for values in (self._order, codes):
                 values[one], values[other] = values[other], values[one]
-            if less <= 10 * FEW * excess:
+            if gain[good].sum() <= TUNING.clear * excess:
                 return
 
 
@@ -161,35 +157,6 @@ def _alike(groups: Numbers, codes: Numbers) -> Numbers:
         cells = dense(cells)
         counters = int(cells.max(initial=0)) + 1
     return np.asarray(group_counts(cells, counters)[cells])
-
-
-def _overlap(counts: Numbers, left: Numbers, entered: Numbers, weights: Array) -> float:
-    """Return what all of some swaps together lack of their gains, which hold for each of them alone.
-
-    Args:
-        counts: Rows of each cell; changed to those after the swaps.
-        left: Cells that the two rows of each swap leave, shape (2, swaps).
-        entered: Cells that they enter, shape (2, swaps).
-        weights: Of the two rows.
-    """
-    changed, by = np.stack([left, entered]), np.array([-1, 1])[:, None, None]
-    before = counts[changed]
-    np.add.at(counts, changed, by)
-    return float((weights * (by * (counts[changed] - before) - 1)).sum())
-
-
-def _share_of_swaps(gain: float, overlap: float, wanted: float) -> tuple[float, float]:
-    """Return the share of swaps to make so that they gain ``wanted``, or as much of it as they can, and that gain.
-
-    A random share s of them gains s · gain - s² · overlap.
-
-    >>> _share_of_swaps(8.0, 0.0, 2.0), _share_of_swaps(8.0, 8.0, 4.0), _share_of_swaps(0.0, 0.0, 1.0)
-    ((0.25, 2.0), (0.5, 2.0), (0.0, 0.0))
-    """
-    if overlap > 0:
-        wanted = min(wanted, gain**2 / (4 * overlap))
-    share = min(1.0, 2 * wanted / (gain + math.sqrt(max(0.0, gain**2 - 4 * overlap * wanted)))) if gain > 0 else 0.0
-    return share, share * (gain - share * overlap)
 
 
 @dataclass(frozen=True)
