@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from privbench_core.evaluation.joins import sibling_agreement
-from privbench_core.groups import siblings
 from privbench_core.groups.group_model import OWNER
 from privbench_core.groups.siblings import WithinGroupCorrelation
 from privbench_core.links.fanout import Agreement
@@ -70,27 +69,6 @@ def test_siblings_differ_as_often_as_they_should(share: float) -> None:
     before, after = drawn([correlated("x", share)], {"x": EVEN}, np.full(_ROWS // 3, 3))
     assert sibling_agreement(before.codes[OWNER], before.codes["x"]) > share + 0.02
     assert sibling_agreement(after.codes[OWNER], after.codes["x"]) == pytest.approx(share, abs=0.015)
-
-
-@dataclass(frozen=True)
-class Clustered:
-    """Draws a column that ``share`` of the rows copy from their owner, of whom nothing else is known."""
-
-    share: float
-
-    def draw(self, rows: Rows, rng: np.random.Generator) -> None:
-        """See `Model.draw`."""
-        own, codes = rng.integers(_CODES, size=rows.n), rng.integers(_CODES, size=rows.n)[rows.codes[OWNER]]
-        rows.add("x", _CODES, np.where(rng.random(rows.n) < self.share, codes, own))
-
-
-def test_siblings_of_large_groups_differ_as_often_as_they_should_in_few_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Half of the rows of a group could be swapped at a time, but one would undo what the other does."""
-    monkeypatch.setattr(siblings, "SPREADING_ROUNDS", 2)
-    rows = Rows(_ROWS)
-    rows.add(OWNER, _ROWS // 60, np.repeat(np.arange(_ROWS // 60), 60))
-    WithinGroupCorrelation(Clustered(0.7), [correlated("x", 0.27)]).draw(rows, np.random.default_rng(0))
-    assert sibling_agreement(rows.codes[OWNER], rows.codes["x"]) == pytest.approx(0.27, abs=0.005)
 
 
 def test_one_of_two_is_the_head() -> None:
