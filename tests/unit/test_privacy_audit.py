@@ -108,7 +108,7 @@ def test_a_choice_is_worth_its_price(n: int, price: Price) -> None:
     pair = chosen([-12, 0], 3, price), chosen([-9, -3], 3, price)
     found = epsilon_at_least(*pair, n)
     assert found <= 1.0
-    assert found > 0.1, "the audit has lost its power"
+    assert found > 0.05, "the audit has lost its power"  # about .4, or .1 if the less telling event was selected
 
 
 @few
