@@ -351,8 +351,8 @@ def log_scale_codec(column: Column, *, table: str = "") -> OrderedCodec:
 
     Integers, decimals, intervals (in microseconds) and floats: powers of two of either sign around zero (floats from
     2^-32 to 2^128; smaller ones count as zero). Dates and timestamps: calendar years 1900 to 2100, and before and after
-    these stretches of 1, 2, 4 and so on years. Sentinels like 9999-12-31 have cells of their own. What
-    is called a year has cells that begin with these.
+    these stretches of 1, 2, 4 and so on years. Sentinels like 9999-12-31 have cells of their own; cells of whole
+    numbers that are called years begin at 1900 and 2101, too.
     """
     grid = Grid.of(column, table)
     if grid.continuous:

@@ -2,10 +2,10 @@
 
 Several estimates are mixed, each good for another kind of table. If two columns almost determine each other, most cells
 are empty, and the projection onto non-negative tables is good; where single codes do, all their rows are in one cell.
-Otherwise the joint minus the product of its marginals
-is close to a matrix of low rank, while noise is spread over all singular values; and if neighbouring codes are similar,
-smoothing over them helps. Joints of three columns are estimated around what the joints of their pairs explain. The risk
-of each estimate, and the best mixture, are estimated from the noisy counts themselves (Stein's unbiased risk estimate),
+Otherwise the joint minus the product of its marginals is close to a matrix of low rank, while noise is spread over all
+singular values; and if neighbouring codes are similar, smoothing over them helps. Joints of three columns are estimated
+around what the joints of their pairs explain. The risk of each estimate, and the best mixture, are estimated from the
+noisy counts themselves (Stein's unbiased risk estimate),
 so all of this is post-processing.
 """
 

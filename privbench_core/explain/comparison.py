@@ -207,7 +207,8 @@ class PlanComparison:
         queries: Number of queries of the workload.
         settings: How they were measured.
         server: Version of PostgreSQL.
-        weights: Number of calls of each query of the workload, relative to the others; empty if all are called alike.
+        weights: Number of calls of each query of the workload, relative to the others; empty if all are called
+            equally often.
     """
 
     compared: tuple[ComparedQuery, ...]

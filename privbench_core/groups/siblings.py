@@ -96,7 +96,7 @@ class _Exchange:
 
     def _correlation(self, codes: Numbers) -> float:
         """Return how likely a row with siblings agrees with one of them."""
-        return float((_alike(self._group, codes) - 1) @ self._weight) / max(self._with_siblings, 1)
+        return float((_code_counts(self._group, codes) - 1) @ self._weight) / max(self._with_siblings, 1)
 
     def _copy(self, codes: Numbers, copied: Numbers) -> None:
         """Exchange rows so that positions have the codes of those that they copy (``copied``), as far as rows go."""
@@ -149,7 +149,7 @@ class _Exchange:
                 return
 
 
-def _alike(groups: Numbers, codes: Numbers) -> Numbers:
+def _code_counts(groups: Numbers, codes: Numbers) -> Numbers:
     """Return how many rows of each row's group have its code; all of shape (n,)."""
     size = int(codes.max(initial=0)) + 1
     cells, counters = groups * size + codes, (int(groups.max(initial=0)) + 1) * size

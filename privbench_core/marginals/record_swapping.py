@@ -9,15 +9,17 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privbench_core.arrays import Array
+from privbench_core.arrays import Array, dense, finer
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.systematic import stable_order
 from privbench_core.guards import SWAPPING_BATCHES, SWAPPING_ROWS
+from privbench_core.schema.constraints import reachable
 
 Numbers = NDArray[np.integer[Any]]
 
@@ -66,31 +68,15 @@ def swap(
         others.setdefault(b, []).append(a)
     together = [
         columns
-        for columns in _connected(others)
+        for columns in dict.fromkeys(frozenset(reachable(name, others.__getitem__)) for name in others)
         if all(len(columns & {*each.columns}) < 2 or columns >= {*each.columns} for each in targets)  # noqa: PLR2004
     ]
     for columns in (*moves, *(tuple(sorted(each)) for each in together)) * sweeps:
-        alike = None if within is None else within[columns[0]]
+        classes = None if within is None else within[columns[0]]
         if len(columns) == 1 and columns[0] in others:
-            alike = group_of_codes([codes[name] for name in others[columns[0]]])
-        gaps.sweep(columns, rng, alike)
-
-
-def _connected(others: Mapping[str, Sequence[str]]) -> list[set[str]]:
-    """Return the sets of columns that are connected by way of others."""
-    found: list[set[str]] = []
-    for name, near in others.items():
-        joined = {name, *near}.union(*(each for each in found if not each.isdisjoint({name, *near})))
-        found = [each for each in found if each.isdisjoint(joined)] + [joined]
-    return found
-
-
-def group_of_codes(columns: Sequence[Codes]) -> Numbers:
-    """Return a number for each row, equal where all its codes are; shape (n,)."""
-    numbers: Numbers = columns[0]
-    for codes in columns[1:]:
-        numbers = np.unique(numbers.astype(np.int64) * (int(codes.max(initial=0)) + 1) + codes, return_inverse=True)[1]
-    return numbers
+            first, *more = (codes[name] for name in others[columns[0]])
+            classes = reduce(finer, more, dense(first))
+        gaps.sweep(columns, rng, classes)
 
 
 @dataclass(frozen=True)

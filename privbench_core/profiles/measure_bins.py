@@ -72,7 +72,7 @@ class CellCounts:
 
     @property
     def shown(self) -> Codec:
-        """The codec, but for made-up values where noise hides the rows that have one: named values stand for these."""
+        """The codec, without made-up values if their rows are not significant: named values stand for them."""
         codec = self.codec
         if not isinstance(codec, CategoricalCodec) or codec.made is None or not (codec.made.hidden and codec.values):
             return codec

@@ -10,8 +10,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import chain
 from typing import get_args
 
+from privbench_core.schema.constraints import reachable
 from privbench_core.stored import Storable
 
 
@@ -169,18 +171,21 @@ def in_sequence(found: Sequence[RowConstraint]) -> tuple[RowConstraint, ...]:
     Given best first: a column is computed once, after those that it is computed from. Columns that are NULL together
     are where the first one is, so that one goes first of which it is known where it is NULL.
     """
-    together = _united([each.columns for each in found if isinstance(each, MissingTogether)])
+    groups = [each.columns for each in found if isinstance(each, MissingTogether)]
+    names = [*dict.fromkeys(chain.from_iterable(groups))]
+    connected = [reachable(name, lambda name: chain(*(group for group in groups if name in group))) for name in names]
+    together = dict.fromkeys(tuple(name for name in names if name in each) for each in connected)
     where: dict[str, MissingWhere] = {}
     for each in found:
         if isinstance(each, MissingWhere):
             where.setdefault(each.column, each)
-    unsettled = where.keys() | {name for names in together for name in names}
+    unsettled = where.keys() | {*names}
     where = {name: each for name, each in where.items() if each.of not in unsettled}
     first = {each.column: each for each in reversed(found) if isinstance(each, ValueConstraint)}
-    groups = [tuple(sorted(names, key=lambda name: [*where, name].index(name))) for names in together]
-    following = {name for names in groups for name in names[1:]}
+    missing = [tuple(sorted(columns, key=lambda name: [*where, name].index(name))) for columns in together]
+    following = {name for columns in missing for name in columns[1:]}
     settled: list[RowConstraint] = [each for name, each in where.items() if name not in following]
-    settled += map(MissingTogether, groups)
+    settled += map(MissingTogether, missing)
     settled += [each for each in found if isinstance(each, InOrder) and first.keys().isdisjoint(each.columns)]
     waiting = {name: set(each.columns[1:]) & first.keys() for name, each in first.items()}
     while ready := [name for name, of in waiting.items() if waiting.keys().isdisjoint(of)]:
@@ -188,16 +193,6 @@ def in_sequence(found: Sequence[RowConstraint]) -> tuple[RowConstraint, ...]:
         for name in ready:
             del waiting[name]
     return tuple(settled)
-
-
-def _united(groups: Sequence[Sequence[str]]) -> list[list[str]]:
-    """Return groups that share no column: those that do are one."""
-    united: list[list[str]] = []
-    for group in groups:
-        shared = [each for each in united if not set(each).isdisjoint(group)]
-        united = [each for each in united if each not in shared]
-        united.append(list(dict.fromkeys(name for each in (*shared, group) for name in each)))
-    return united
 
 
 def is_well_formed(constraint: RowConstraint) -> bool:

@@ -45,7 +45,7 @@ from privbench_core.privacy.views import CodedView, ViewSpec
 from privbench_core.profiles import measure_bins as refine
 from privbench_core.profiles.profile import Profile, children_column
 from privbench_core.schema.constraints import OnUnitRemoved
-from privbench_core.schema.row_constraints import Formula, InOrder, MissingTogether, SameValue
+from privbench_core.schema.row_constraints import Formula, InOrder, MissingTogether, MissingWhere, SameValue
 from privbench_core.synthesizers import privbench
 from privbench_core.synthesizers.contract import Plan
 from privbench_core.synthesizers.privbench import PrivBench
@@ -571,6 +571,7 @@ def test_the_plans_tested_do_look_at_lags(case: str) -> None:
     ("case", "seed", "kinds"),
     [
         ("town, pairwise, pure", 4, {MissingTogether}),
+        ("town, pairwise, pure", 1, {MissingWhere}),
         ("poll, independent, pure", 0, {InOrder, Formula}),
         ("dated depot, pairwise, Gaussian", 0, {InOrder, SameValue}),
     ],

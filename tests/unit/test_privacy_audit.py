@@ -106,9 +106,9 @@ few = pytest.mark.parametrize("n", [3_000, pytest.param(30_000, marks=pytest.mar
 def test_a_choice_is_worth_its_price(n: int, price: Price) -> None:
     # The worst case: the score of an unlikely candidate rises while the likely one's falls. ε = 1 in both currencies.
     pair = chosen([-12, 0], 3, price), chosen([-9, -3], 3, price)
-    found = epsilon_at_least(*pair, n)
+    found = epsilon_at_least(*pair, 2 * n)  # of fewer, chance may select the less telling event, which shows .1 at most
     assert found <= 1.0
-    assert found > 0.05, "the audit has lost its power"  # about .4, or .1 if the less telling event was selected
+    assert found > 0.1, "the audit has lost its power"
 
 
 @few

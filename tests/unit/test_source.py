@@ -622,6 +622,15 @@ def test_compressed_files_are_tables_and_a_name_may_have_no_letter(tmp_path: Pat
     assert source.read(Table("score", columns, ("id",)))["+/-"].to_pylist() == [-3, None]
 
 
+@pytest.mark.parametrize("damage", [b"", b"id,name\n1,Ann", gzip.compress(b"id,name\n1,Ann\n")[:-9]])
+def test_a_compressed_file_that_is_damaged_is_named(damage: bytes, tmp_path: Path) -> None:
+    (tmp_path / "person.csv.gz").write_bytes(damage)
+    table = Table("person", (Column("id", T.INTEGER), Column("name", T.CATEGORY, Learn())), ("id",))
+    with pytest.raises(SourceError, match=r"^person: person\.csv\.gz ") as caught:
+        FolderSource(tmp_path).read(table)
+    assert "Ann" not in str(caught.value)
+
+
 def test_dates_are_read_in_the_form_that_a_source_writes_them_in(tmp_path: Path) -> None:
     (tmp_path / "visit.csv").write_text("id,day\n1,26-08-1961\n2,\n", encoding="utf-8")
     day = Column("day", T.DATE, Learn(), nullable=True)

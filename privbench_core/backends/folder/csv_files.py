@@ -11,7 +11,9 @@ import csv
 import gzip
 import re
 import sys
+import zlib
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
 from typing import IO, Any
@@ -58,6 +60,11 @@ def csv_columns(table: str, path: Path) -> tuple[FoundColumn, ...]:
 
 def csv_batches(table: Table, path: Path) -> Iterator[pa.Table]:
     """Yield the declared columns as text, see `Source.stored_rows`."""
+    with _readable(table.name, path):
+        yield from _batches(table, path)
+
+
+def _batches(table: Table, path: Path) -> Iterator[pa.Table]:
     wanted = [column.name for column in table.columns]
     header = _header(table.name, path)
     if not header:
@@ -94,18 +101,26 @@ def _text(path: Path, errors: str = "strict") -> IO[str]:
     return _opener(path)(path, "rt", encoding="utf-8-sig", errors=errors, newline="")
 
 
+@contextmanager
+def _readable(table: str, path: Path) -> Iterator[None]:
+    """Refuse a file that the system does not read, or whose compressed bytes are damaged."""
+    try:
+        yield
+    except (OSError, EOFError, zlib.error) as error:
+        why = getattr(error, "strerror", None) or "it is not what its name says, or damaged"
+        raise SourceError(f"{table}: {path.name} cannot be read ({why}); check the file") from None
+
+
 def _header(table: str, path: Path) -> list[str]:
     """Return the first line of a file; [] if it has none. No message quotes it."""
     try:
-        with _text(path) as lines:
+        with _readable(table, path), _text(path) as lines:
             return next(csv.reader(lines, delimiter=separator(path)), [])
     except UnicodeDecodeError:
         raise _not_utf8(table, path) from None
     except csv.Error:  # a name with more characters than the reader takes, or a quote that is never closed
         found = "the first line does not name the columns, with commas between them"
         raise SourceError(f"{table}: {path.name}: {found}; write it again") from None
-    except OSError as error:
-        raise SourceError(f"{table}: {path.name} cannot be read ({error.strerror}); check the file") from None
 
 
 def _may_be_names(header: list[str]) -> bool:
