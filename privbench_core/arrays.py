@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 Numbers = NDArray[np.int64]
 Mask = NDArray[np.bool_]
-_SPARSE = 8  # different numbers that there could be, for each that there is, up to which none need be sorted
 
 
 def dense(numbers: NDArray[Any]) -> Numbers:
@@ -19,12 +18,6 @@ def dense(numbers: NDArray[Any]) -> Numbers:
     >>> dense(np.array([7, -1, 7, 30])).tolist()
     [1, 0, 1, 2]
     """
-    if numbers.dtype == np.int64 and len(numbers):
-        least, most = int(numbers.min()), int(numbers.max())
-        if most - least <= _SPARSE * len(numbers):
-            there = np.zeros(most - least + 1, dtype=np.int64)
-            there[numbers - least] = 1
-            return np.asarray((np.cumsum(there) - 1)[numbers - least])
     return np.unique(numbers, return_inverse=True)[1].astype(np.int64)
 
 

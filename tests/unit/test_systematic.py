@@ -3,7 +3,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from privbench_core.arrays import dense
 from privbench_core.columns import systematic
 from privbench_core.columns.systematic import distribute, stable_order, systematic_counts
 
@@ -13,12 +12,6 @@ def test_sorting_digit_by_digit_is_a_stable_sort(highest):
     numbers = np.random.default_rng(0).integers(0, highest + 1, 5000)
     numbers[::3] = numbers[0]
     assert (stable_order(numbers) == np.argsort(numbers, kind="stable")).all()
-
-
-@pytest.mark.parametrize("highest", [0, 3, 40_000, 1 << 62])
-def test_dense_numbers_are_in_the_order_of_the_numbers(highest):
-    numbers = np.random.default_rng(0).integers(-highest, highest + 1, 5000)
-    assert (dense(numbers) == np.unique(numbers, return_inverse=True)[1]).all()
 
 
 @pytest.fixture(params=["one sort", "a permutation"])

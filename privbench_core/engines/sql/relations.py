@@ -10,7 +10,7 @@ Of every private table a table of its kept rows is made, where the rows are:
 | `u` | a number for its unit, the same in all tables |
 | `g` | kept children of its owner, itself included; 1 without an owner |
 | `s` | kept rows of its unit in this table |
-| `v`, `o` | in a database that is near: a number for its owner, its keyed hash; rows are stored by `u`, `v` and `o` |
+| `v`, `o` | in a database that is near: the `n` of its owner, and its keyed hash; rows are stored by `u`, `v` and `o` |
 
 What a row refers to is found by the columns of keys: a row that is not kept is in none of these tables.
 """
@@ -138,25 +138,20 @@ def keep_rows(tables: Tables, table: Table) -> None:
     crowded = _alive(tables, table, owners).where(f"{siblings} > {bound}")
     order = tables.keyed_hash(table.name, "l")
     tables.database.create(surplus, _surplus(crowded, tables.columns(table.name, owner.columns), bound, order))
-    shown = tables.columns(table.name, [each.name for each in table.columns])
+    stored = tables.columns(table.name, [each.name for each in table.columns])
     if any(key.parent == table.name for other in tables.schema.tables for key in other.foreign_keys):
-        shown.insert(0, "n")
-    found = _alive(tables, table, owners, shown).select(f"LEAST(COALESCE({siblings}, 1), {bound}) AS g")
+        stored.insert(0, "n")
+    found = _alive(tables, table, owners, stored).select(f"LEAST(COALESCE({siblings}, 1), {bound}) AS g")
     found = found.where(f"NOT EXISTS (SELECT 1 FROM {surplus} AS x WHERE x.n = r.n)")
-    near, alone = tables.database.near, len(tables.schema.ownership_path(table.name)) == 1
-    if near:
-        found = found.select(exp.alias_(tables.keyed_hash(table.name, "r"), "o"))
-    if near and alone:  # a unit is one row and its children: what is not written need not be sorted
-        stored = tables.scratch(table.name, "rows")
-        tables.database.create(stored, found.order_by("u", "o"))
-        tables.database.create(tables.kept(table.name), exp.select("*", "u AS v", "g AS s").from_(stored), "VIEW")
-    elif alone:
-        tables.database.create(tables.kept(table.name), exp.select("k.*", "k.g AS s").from_(found.subquery("k")))
+    if tables.database.near:
+        found = found.select(f"{_alias(table, owner)}.n AS v", exp.alias_(tables.keyed_hash(table.name, "r"), "o"))
+    if len(tables.schema.ownership_path(table.name)) == 1:  # a unit is one row and its children
+        whole = exp.select("k.*", "k.g AS s").from_(found.subquery("k"))
     else:
-        found = found.select(f"{_alias(table, owner)}.n AS v") if near else found
-        whole = exp.select("k.*", "x.number AS s").with_("k", as_=found).from_("k")
-        whole = whole.join(_numbers_of("k", ["u"]).subquery("x"), on="x.u = k.u", join_type="left")
-        tables.database.create(tables.kept(table.name), whole.order_by("u", "v", "o") if near else whole)
+        whole = exp.select("k.*", "v.number AS s").with_("k", as_=found).from_("k")
+        whole = whole.join(_numbers_of("k", ["u"]).subquery("v"), on="v.u = k.u", join_type="left")
+    ordered = whole.order_by("u", "v", "o") if tables.database.near else whole
+    tables.database.create(tables.kept(table.name), ordered)
     for name in (tables.read(table.name), owners, surplus):
         tables.database.drop(name)
 
