@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from privbench_core.errors import SourceError
-from privbench_core.schema.columns import Column
+from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.tables import Table
 from privbench_core.schema.types.base import is_kind
 
@@ -99,9 +99,16 @@ def refused(column: Column, *, nested: bool, time: bool) -> str | None:
 
 def _misfit(table: Table, column: Column, found: pa.DataType) -> str:
     what = f"some values of the source's type {found} do not fit type {column.logical}"
-    written = column.logical.calendar and is_kind(found, "string", "large_string")
-    form = "if they are dates, declare how they are written, as format: '%d/%m/%Y'; else " if written else ""
-    return f"{table.name}.{column.name}: {what}; {form}declare another type, or fix the source"
+    form, other = "", "another type"
+    if "precision" in column.logical.options:
+        form = "if they have more digits, correct precision and scale; else "
+    if is_kind(found, "string", "large_string") and not column.logical.textual:
+        other = "another type (category keeps them as they are written)"
+        if column.logical.calendar:
+            form = "if they are dates, declare how they are written, as format: '%d/%m/%Y'; else "
+            if column.type is ColumnType.DATE:
+                form = f"if they have times, declare type: timestamp; {form}"
+    return f"{table.name}.{column.name}: {what}; {form}declare {other}, or fix the source"
 
 
 def _plain(values: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -157,8 +157,9 @@ def missing_where(constraint: MissingWhere, values: Values) -> tuple[Mask, Mask]
 
 
 def can_be_part(column: Column, of: Column) -> bool:
-    """Return whether a column may be a part of another one: a number without digits after the point, of a date."""
-    return column.type.logical.numeric and not column.scale and of.type.logical.calendar
+    """Return whether a column may be a part of another one: a number without digits after the point, or its date."""
+    is_part = column.type.logical.numeric and not column.scale
+    return of.type.logical.calendar and (is_part or (column.type is ColumnType.DATE and of.type is not column.type))
 
 
 def can_be_equal(column: Column, of: Column) -> bool:
@@ -175,9 +176,9 @@ def rounding_of(column: Column) -> float:
 def can_hold(constraint: RowConstraint, columns: Sequence[Column]) -> bool:
     """Return whether a constraint can hold between its columns, by their types."""
     if isinstance(constraint, PartOfDate):
-        return can_be_part(*columns) and (
-            constraint.part is not DatePart.HOUR or columns[1].type is not ColumnType.DATE
-        )
+        is_date, of_date = (column.type is ColumnType.DATE for column in columns)
+        fits = (constraint.part is DatePart.DATE) == is_date
+        return can_be_part(*columns) and fits and not (constraint.part is DatePart.HOUR and of_date)
     if isinstance(constraint, Formula):
         return all(map(can_be_computed, columns))
     if isinstance(constraint, MissingWhere):
@@ -221,6 +222,8 @@ def _part(points: NDArray[np.int64], part: DatePart, in_days: bool) -> NDArray[n
     if part is DatePart.HOUR:
         return np.asarray(times % DAY // (DAY // 24))
     days = times // DAY
+    if part is DatePart.DATE:
+        return np.asarray(days)
     if part in WEEKDAYS:
         turn, first = WEEKDAYS[part]
         return np.asarray((days + turn) % 7 + first)
@@ -340,7 +343,7 @@ def _computed(table: Table, name: str, tree: Expr) -> Iterator[RowConstraint]:
     if isinstance(bare, exp.Round):
         bare = _bare(bare.this)
     for other in _columns(bare):
-        yield SameValue(name, other)
+        yield from (SameValue(name, other), PartOfDate(name, other, DatePart.DATE))
     if isinstance(bare, exp.Extract) and str(bare.this).upper() in _PARTS:
         for other in _columns(bare.expression):
             yield PartOfDate(name, other, _PARTS[str(bare.this).upper()])

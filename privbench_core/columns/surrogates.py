@@ -284,8 +284,20 @@ def draw_faker_text(provider: str, n: int, max_length: int, rng: np.random.Gener
             break
         for row in wrong:
             made[row] = text()
-    made = [_cut(value, max_length) for value in made]
-    return _numbered(made, max_length) if provider.endswith(("email", "user_name")) else made
+    return _fitted(provider, made, max_length)
+
+
+def fitted(column: Column, values: pa.Array) -> pa.Array:
+    """Return made-up texts of a column with a provider, cut to its length, and numbered where accounts repeat."""
+    null, provider = values.is_null(), column.domain.provider if isinstance(column.domain, Pattern) else None
+    made = _fitted(provider or "", values.drop_null().to_pylist(), length_limit(column))
+    place = np.cumsum(~null.to_numpy(zero_copy_only=False)) - 1
+    return pa.array(made, pa.string()).take(pa.array(place, mask=null.to_numpy(zero_copy_only=False)))
+
+
+def _fitted(provider: str, made: Iterable[str], max_length: int) -> list[str]:
+    short = [_cut(value, max_length) for value in made]
+    return _numbered(short, max_length) if provider.endswith(("email", "user_name")) else short
 
 
 def _generator(seed: int) -> Generator:

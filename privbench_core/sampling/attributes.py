@@ -34,6 +34,7 @@ from privbench_core.marginals.sampler import Model, Rows
 from privbench_core.sampling.constraints import RowRule, made_dependent, made_to_satisfy
 from privbench_core.sampling.keys import group_numbers
 from privbench_core.sampling.lags import DatedRows
+from privbench_core.sampling.persons import agreeing_names
 from privbench_core.sampling.ranges import in_ranges, row_ranges
 from privbench_core.schema.documents import documents_to_learn
 from privbench_core.schema.row_constraints import RowConstraint, ValueConstraint
@@ -103,6 +104,8 @@ class RowDraft:
         self._free_values()
         self._repair()
         self._depend()
+        kept = {name for names in (*self.unique, *(rule.columns for rule in self.rules)) for name in names}
+        self.replace(agreeing_names(self.table, self.values, kept))
 
     @property
     def _columns(self) -> dict[str, pa.Array]:

@@ -259,6 +259,7 @@ def test_engines_agree_on_which_rows_keep_a_constraint(place: Place) -> None:
         Formula("whole", ("cents", "real", "big", "other"), True, 0.005),
         Formula("cents", ("whole", "real"), False, 0.005),
         SameValue("digits", "other"),
+        PartOfDate("day", "time", DatePart.DATE),
         MissingTogether(("whole", "real", "day")),
         MissingTogether(("day", "time")),
         *(MissingWhere("whole", "text", tuple(TEXTS[:4]), null) for null in (True, False)),

@@ -128,6 +128,8 @@ def _part(value: Expr, part: DatePart, in_days: bool) -> Expr:
         if part is DatePart.HOUR:
             return _over(_rest(times, DAY), DAY // 24)
         days = _plus(_over(times, DAY), FIRST_DAY)
+    if part is DatePart.DATE:
+        return days
     if part in WEEKDAYS:
         turn, first = WEEKDAYS[part]
         return _plus(_rest(_plus(days, _SEVENS + turn), 7), first)

@@ -21,10 +21,10 @@ from privbench_core.marginals.measured import Measured
 from privbench_core.marginals.spn import count_nodes, node_to_dict
 from privbench_core.privacy.budget import Price, zero
 from privbench_core.privacy.relations import WEIGHT_SCALE, deciding_tables, stability
-from privbench_core.profiles.measure_domains import with_public_domains
 from privbench_core.profiles.measure_lags import own_lag_pairs, relative_dates
 from privbench_core.profiles.measure_profile import Cells, Network, learn_table
 from privbench_core.profiles.profile import Profile
+from privbench_core.profiles.public_domains import with_public_domains
 from privbench_core.schema.columns import Learn
 from privbench_core.schema.documents import documents_to_learn
 from privbench_core.schema.identity import column_identity, key_identity
