@@ -58,6 +58,20 @@ def lag_classes(base: Discretizer, own: Discretizer) -> Discretizer | None:
     return Discretizer(codec, Binning.even(code_of, int(sides[-1]) + 1))
 
 
+def tie_classes(own: Discretizer) -> Discretizer | None:
+    """Return the coder of a date of a row minus that of the row before it: the same one, or later; None of no date.
+
+    Whole numbers that may be years are dates, too.
+    """
+    codec = own.codec
+    if not isinstance(codec, OrderedCodec) or not (codec.grid.logical.calendar or far_from_zero(codec)):
+        return None
+    span, difference = int(codec.last - codec.starts[0]) * codec.grid.step, codec.grid.type.difference
+    if difference is None or span < 1:
+        return None
+    return Discretizer(OrderedCodec(Grid(f"{codec.grid.where} - the row before", difference), True, (0, 1), span))
+
+
 def lag_sides(classes: Discretizer) -> NDArray[np.int64]:
     """Return whether each class of lags is before the other date, at the same time, after it or none; shape (classes,).
 

@@ -40,6 +40,19 @@ class Lag(Storable):
 
 
 @dataclass(frozen=True)
+class Ties(Storable):
+    """Released: how often rows of one owner have the same date.
+
+    Attributes:
+        column: Of dates, or of years.
+        share: Of the rows that come after another one of their owner, those that have the same date as the one before.
+    """
+
+    column: str
+    share: float
+
+
+@dataclass(frozen=True)
 class Lags:
     """Released: all lags of the dates of a table's rows.
 
@@ -47,11 +60,13 @@ class Lags:
         of_owners: How long after columns of their owners they are.
         within: How long after other dates of their own.
         assumed: Columns whose range is assumed, as noise hid it.
+        ties: How often rows of one owner have the same date.
     """
 
     of_owners: Sequence[Lag] = ()
     within: Sequence[Lag] = ()
     assumed: frozenset[str] = frozenset()
+    ties: Sequence[Ties] = ()
 
 
 def _intervals(classes: Discretizer) -> OrderedCodec:
