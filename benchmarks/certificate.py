@@ -18,7 +18,7 @@ from benchmarks.report import Row, machine, markdown
 from benchmarks.strangers import draft_spec
 from benchmarks.strangers_data import STRANGERS
 from benchmarks.workloads import source_rows
-from privbench_core.evaluation.certificate import Certificate, certify_bundle
+from privbench_core.evaluation.evaluation import Certificate, certify_bundle
 from privbench_core.evaluation.q_error import Recipe, generate_workload
 from privbench_core.explain.comparison import RunTimeSettings
 from privbench_core.explain.decisions import DecisionSettings

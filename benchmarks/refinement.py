@@ -32,9 +32,8 @@ from benchmarks.relationships import MOVIELENS_KINDS, movielens_tables, movielen
 from benchmarks.report import Row, machine, markdown, medians
 from benchmarks.workloads import Case
 from privbench_core.columns.codec import Codes
-from privbench_core.evaluation.encode import EncodedTable, encode_tables
 from privbench_core.evaluation.joins import LinkedTables, junctions, link_junction, link_tables
-from privbench_core.evaluation.marginals import crossing_subsets, mean_distances
+from privbench_core.evaluation.marginals import EncodedTable, crossing_subsets, encode_tables, mean_distances
 from privbench_core.marginals.sampler import Rows
 from privbench_core.pipeline.executor import Executor
 from privbench_core.pipeline.run import public_workload

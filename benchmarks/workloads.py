@@ -31,7 +31,7 @@ from privbench_core.evaluation.inputs import shuffled_reference
 from privbench_core.evaluation.marginals import Figures
 from privbench_core.evaluation.q_error import WorkloadResult, run_workload
 from privbench_core.explain.comparison import RunTimeSettings, compare_plans
-from privbench_core.explain.session import both_loaded
+from privbench_core.explain.plan import both_loaded
 from privbench_core.profiles.profile import Profile
 from privbench_core.publishing.bundle import Bundle, read_bundle, write_bundle
 from privbench_core.schema.tables import Schema

@@ -61,10 +61,9 @@ if TYPE_CHECKING:
         replicate,
         run,
     )
-    from privbench_core.backends.loading import Loaded
+    from privbench_core.backends.base import Loaded
     from privbench_core.continuation.append import Appended
-    from privbench_core.evaluation.certificate import Certificate
-    from privbench_core.evaluation.evaluation import Evaluation
+    from privbench_core.evaluation.evaluation import Certificate, Evaluation
     from privbench_core.explain.check import CheckResult, check
     from privbench_core.explain.error_bars import ErrorBars
     from privbench_core.explain.explanation import Explanation, explain_plans
@@ -108,10 +107,9 @@ __all__ = [
 
 _NAMES = {
     "api": ("append", "certify", "error_bars", "evaluate", "plan", "publish", "replicate", "run"),
-    "backends.loading": ("Loaded",),
+    "backends.base": ("Loaded",),
     "continuation.append": ("Appended",),
-    "evaluation.certificate": ("Certificate",),
-    "evaluation.evaluation": ("Evaluation",),
+    "evaluation.evaluation": ("Certificate", "Evaluation"),
     "explain.check": ("CheckResult", "check"),
     "explain.explanation": ("Explanation", "explain_plans"),
     "pipeline.run": ("RunResult",),

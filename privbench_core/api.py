@@ -9,11 +9,10 @@ from os import PathLike
 from pathlib import Path
 from types import UnionType
 
-from privbench_core.backends.loading import Loaded
+from privbench_core.backends.base import Loaded
 from privbench_core.continuation.append import Appended, append_bundle
 from privbench_core.errors import PublishError, SpecError
-from privbench_core.evaluation.certificate import Certificate, certify_bundle
-from privbench_core.evaluation.evaluation import Evaluation, evaluate_bundle
+from privbench_core.evaluation.evaluation import Certificate, Evaluation, certify_bundle, evaluate_bundle
 from privbench_core.evaluation.inputs import refuse_inside_bundle
 from privbench_core.explain.comparison import RunTimeSettings, read_thresholds
 from privbench_core.explain.decisions import DecisionSettings

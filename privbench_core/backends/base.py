@@ -1,18 +1,26 @@
-"""What every source can do, and what the sources have in common."""
+"""What back-ends have in common: reading a source, values in their canonical types, and what loading a bundle did.
+
+How each type is read is in `LogicalType.read`. Arrow's errors quote the value that they stumble over, so they are
+replaced here by one that names the column and the two types.
+"""
 
 from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from privbench_core.backends.cast import canonical_parts, joined
 from privbench_core.backends.catalogue import Catalogue
 from privbench_core.backends.fingerprint import fingerprint_rows
-from privbench_core.errors import SourceError, did_you_mean
+from privbench_core.errors import PublishError, SourceError, did_you_mean, first_of
+from privbench_core.schema.columns import Column
 from privbench_core.schema.tables import Table
+from privbench_core.schema.types.base import is_kind
 from privbench_core.spec.model import Change, Content, VersionQuery, Watermark
 
 XMIN = "xmin"
@@ -199,3 +207,137 @@ def _change_identity(change: Change) -> dict[str, str]:
             return {"change": "watermark", "column": column}
         case _:
             return {"change": "query", "sql": change.sql}
+
+
+def canonical_table(table: Table, read: Callable[[str], pa.ChunkedArray]) -> pa.Table:
+    """Return the declared columns of a table in their canonical types, in spec order.
+
+    Args:
+        table: What the spec declares.
+        read: Returns the values of a column by its name.
+
+    Raises:
+        SourceError: Some columns do not fit their types; a line for each, without a value.
+    """
+    arrays: list[pa.ChunkedArray] = []
+    problems: list[str] = []
+    for column in table.columns:
+        values = _plain(read(column.name))
+        refusal = refused(column, nested=pa.types.is_nested(values.type), time=pa.types.is_time(values.type))
+        if refusal:
+            problems.append(f"{table.name}.{column.name}: {refusal}")
+            continue
+        try:
+            if column.logical.textual:
+                values.validate(full=True)  # a Parquet file may hold bytes as text that are no UTF-8
+            if column.format is not None and is_kind(values.type, "string", "large_string"):
+                values = pc.strptime(values, column.format, "us")
+            arrays.append(column.logical.read(values, column.arrow_type))
+        except (pa.ArrowException, ValueError, OverflowError):  # what Python reads for Arrow fails in its own ways
+            problems.append(_misfit(table, column, values.type))
+    if problems:
+        raise SourceError("\n".join(problems))
+    # Undeclared NULLs are found by `integrity`: here every field admits them.
+    return pa.table(arrays, pa.schema([(column.name, column.arrow_type) for column in table.columns]))
+
+
+def joined(batches: Iterable[pa.Table]) -> pa.Table:
+    """Return tables of the same columns, at least one, as one table with one chunk per column."""
+    parts = list(batches)
+    columns = dict(zip(parts[0].column_names, pa.concat_tables(parts).columns, strict=True))
+    parts.clear()
+    for name in list(columns):
+        # One after the other, so that only one is in memory twice. Taking rows from many chunks joins them each time.
+        columns[name] = pa.table({name: columns.pop(name)}).combine_chunks().column(0)
+    return pa.table(columns)
+
+
+def canonical_parts(table: Table, batches: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Yield `canonical_table` of each part, so that the source's form of the rows is never all in memory.
+
+    Where all rows decide how a column's values are read, there is one part.
+
+    Raises:
+        SourceError: As `canonical_table`, of all rows, when the last part is asked for.
+    """
+    if any(column.logical.reads_whole for column in table.columns):
+        batches = [pa.concat_tables(batches)]
+    problems: dict[str, None] = {}
+    for batch in batches:
+        try:
+            found = canonical_table(table, batch.column)
+        except SourceError as error:
+            problems |= dict.fromkeys(str(error).splitlines())
+        else:
+            yield found
+    if problems:
+        raise SourceError("\n".join(problems))
+
+
+def refused(column: Column, *, nested: bool, time: bool) -> str | None:
+    """Return why a column with such a source type is not read, and what to do; None if it is read.
+
+    Args:
+        column: As declared.
+        nested: Whether the source's type holds several values: an array, a list, a struct or a map.
+        time: Whether the source's type is a time of day.
+    """
+    if nested and not column.logical.structured:
+        return "an array or a nested type; leave the column out of the spec, or give a view with one value per column"
+    if time and not column.logical.time_of_day:
+        return f"a time of day, which cannot be read as {column.type}; declare it as interval (or as text)"
+    return None
+
+
+def _misfit(table: Table, column: Column, found: pa.DataType) -> str:
+    what = f"some values of the source's type {found} do not fit type {column.logical}"
+    written = column.logical.calendar and is_kind(found, "string", "large_string")
+    form = "if they are dates, declare how they are written, as format: '%d/%m/%Y'; else " if written else ""
+    return f"{table.name}.{column.name}: {what}; {form}declare another type, or fix the source"
+
+
+def _plain(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return values without a dictionary or an extension type (Arrow's own ones for UUIDs and JSON) around them."""
+    if pa.types.is_dictionary(values.type):
+        values = values.cast(values.type.value_type)
+    if isinstance(values.type, pa.BaseExtensionType):
+        values = pa.chunked_array([chunk.storage for chunk in values.chunks], values.type.storage_type)
+    if values.type in {pa.string_view(), pa.binary_view()}:
+        values = values.cast(pa.large_string() if values.type == pa.string_view() else pa.large_binary())
+    return values
+
+
+Files = Mapping[str, Sequence[Path]]
+"""The Parquet files of a bundle by table, each table after those it refers to."""
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What a load did.
+
+    Attributes:
+        rows: Rows loaded by table.
+        left_out: What of the schema the target cannot hold, in words.
+    """
+
+    rows: dict[str, int]
+    left_out: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        """Return the size, and how much the target cannot hold, in one line."""
+        without = f"; {len(self.left_out)} left out" if self.left_out else ""
+        return f"<Loaded {len(self.rows)} tables, {sum(self.rows.values()):,} rows{without}>"
+
+
+def refuse_tables(found: Sequence[str], of_bundle: Sequence[str], where: str) -> None:
+    """PublishError if a target holds any table."""
+    same = sorted(set(found) & set(of_bundle))
+    if same:
+        raise PublishError(
+            f"{where}: already has {first_of(same)}; pass --replace to drop and reload them, or choose another target"
+        )
+    if found:
+        raise PublishError(
+            f"{where}: is not empty (it holds {first_of(sorted(found))}); pass --replace to load beside what is there,"
+            " or choose another target"
+        )

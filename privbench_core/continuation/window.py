@@ -15,8 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from privbench_core.columns.row_constraints import computed
-from privbench_core.continuation.fresh import made_unique
-from privbench_core.continuation.matching import Counterparts
+from privbench_core.continuation.matching import Counterparts, made_unique
 from privbench_core.continuation.world import (
     QUARTER,
     UNDATED,

@@ -7,9 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from privbench_core.backends.base import Source
-from privbench_core.backends.registry import open_stored
-from privbench_core.backends.row_ids import NumberedSource
-from privbench_core.backends.spark import pyspark_needed
+from privbench_core.backends.registry import NumberedSource, open_stored, pyspark_needed
 from privbench_core.errors import SourceError
 from privbench_core.schema.documents import documents_to_learn
 from privbench_core.spec.location import expand, is_spark_url, is_url, split_spark_url
@@ -31,7 +29,7 @@ def engine_of(spec: Spec) -> str:
         return spec.engine
     if any(documents_to_learn(table.attributes) for table in spec.schema.private_tables):
         return "memory"  # the one that takes documents apart
-    from privbench_core.backends.folder.read import FolderSource
+    from privbench_core.backends.folder import FolderSource
 
     with suppress(SourceError):
         place = expand(spec.source)
@@ -73,9 +71,9 @@ def _database(spec: Spec, source: Source, folder: Path) -> Database:
     plain = source.source if isinstance(source, NumberedSource) else source  # only public tables are numbered here
     if spec.engine == "spark":
         with pyspark_needed("engine spark"):
-            from privbench_core.backends.spark.read import CatalogueSource
+            from privbench_core.backends.spark import CatalogueSource
             from privbench_core.engines.spark import SparkDatabase
-        from privbench_core.backends.folder.read import FolderSource
+        from privbench_core.backends.folder import FolderSource
 
         if isinstance(plain, CatalogueSource):
             return SparkDatabase(plain, plain.url)
@@ -86,7 +84,7 @@ def _database(spec: Spec, source: Source, folder: Path) -> Database:
         if split_spark_url(url)[1]:
             raise SourceError("cluster: not a URL of Spark Connect; write sc://host:port")
         return SparkDatabase(plain, url)
-    from privbench_core.backends.sqlalchemy.read import DatabaseSource
+    from privbench_core.backends.sqlalchemy import DatabaseSource
 
     if not isinstance(plain, DatabaseSource) or not plain.is_postgres:
         raise SourceError("engine source: needs a PostgreSQL source, and this one is not; run with --engine duckdb")

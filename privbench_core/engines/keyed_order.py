@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from privbench_core.backends.duckdb.connections import scratch
+from privbench_core.backends.scratch import scratch
 from privbench_core.engines.stored import to_stored
 from privbench_core.privacy.relations import WEIGHT_SCALE
 from privbench_core.schema.columns import Column

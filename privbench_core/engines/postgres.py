@@ -16,8 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 from sqlglot import exp
 
-from privbench_core.backends.postgres.read import base_type
-from privbench_core.backends.sqlalchemy.read import DatabaseSource
+from privbench_core.backends.sqlalchemy import DatabaseSource, base_type
 from privbench_core.engines.sql.database import refuse_unfit
 from privbench_core.engines.sql.literals import of_column
 from privbench_core.engines.sql.search import Search

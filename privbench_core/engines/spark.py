@@ -16,10 +16,9 @@ import pyarrow as pa
 from sqlglot import exp
 
 from privbench_core.backends.base import check_columns
-from privbench_core.backends.folder.read import FolderSource
-from privbench_core.backends.spark.read import CatalogueSource, rows_of
-from privbench_core.backends.spark.session import Cluster, DataFrame, SparkSession
-from privbench_core.backends.spark.session import types as spark
+from privbench_core.backends.folder import FolderSource
+from privbench_core.backends.spark import CatalogueSource, Cluster, DataFrame, SparkSession, rows_of
+from privbench_core.backends.spark import types as spark
 from privbench_core.engines.sql.database import refuse_unfit
 from privbench_core.engines.sql.literals import of_column
 from privbench_core.engines.sql.search import ListSearch, Search

@@ -14,8 +14,8 @@ import pyarrow as pa
 from privbench_core.backends.integrity import check_rows
 from privbench_core.backends.registry import open_source
 from privbench_core.errors import PublishError, first_of
-from privbench_core.evaluation.encode import EncodedTable, encode_tables
 from privbench_core.evaluation.joins import LinkedTables, link_tables
+from privbench_core.evaluation.marginals import EncodedTable, encode_tables
 from privbench_core.publishing.bundle import Bundle, is_bundle, read_bundle
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema

@@ -28,9 +28,8 @@ from privbench_core.evaluation.attacks import (
     rehearse_half,
     run_attacks,
 )
-from privbench_core.evaluation.encode import EncodedTable
 from privbench_core.evaluation.inputs import BundleAndSource, DatabasePair
-from privbench_core.evaluation.marginals import SEED, Figures
+from privbench_core.evaluation.marginals import SEED, EncodedTable, Figures
 from privbench_core.sampling.keys import parent_rows
 from privbench_core.schema.columns import Column, Learn, Pattern
 from privbench_core.schema.constraints import ForeignKey

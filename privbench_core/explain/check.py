@@ -32,11 +32,15 @@ from privbench_core.explain.comparison import (
     summary_of,
 )
 from privbench_core.explain.explanation import queries_of
-from privbench_core.explain.plan import Explained, Join, QueryPlan, Scan, name_flips
-from privbench_core.explain.session import (
+from privbench_core.explain.plan import (
     Database,
+    Explained,
+    Join,
+    QueryPlan,
+    Scan,
     connected,
     loaded,
+    name_flips,
     server,
     server_version,
 )

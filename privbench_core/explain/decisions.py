@@ -25,8 +25,7 @@ import numpy as np
 import psycopg
 
 from privbench_core.explain.comparison import ComparedQuery, ratio
-from privbench_core.explain.plan import Explained, name_flips
-from privbench_core.explain.session import Database, TookTooLongError, explain_query, server_version
+from privbench_core.explain.plan import Database, Explained, TookTooLongError, explain_query, name_flips, server_version
 from privbench_core.schema.tables import Schema
 from privbench_core.workload.engine import UnansweredError
 
@@ -179,7 +178,7 @@ def decide(
 
     Args:
         schema: Of all databases.
-        servers: Connections to source and bundle on each server, see `session.loaded`, prepared.
+        servers: Connections to source and bundle on each server, see `plan.loaded`, prepared.
         compared: The queries with their plans on the first server.
         settings: How many choices to measure, and how.
     """

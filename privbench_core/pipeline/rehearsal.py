@@ -34,8 +34,7 @@ from privbench_core.pipeline.runner import Made, Run, Runner
 from privbench_core.pipeline.snapshot import GivenRows
 from privbench_core.pipeline.workspace import Scratch, Workspace, database_folder
 from privbench_core.privacy.noise import NoiseSource
-from privbench_core.publishing.bundle import is_bundle, read_bundle
-from privbench_core.publishing.replicates import add_replicates
+from privbench_core.publishing.bundle import add_replicates, is_bundle, read_bundle
 from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Key, Plan, StepKind
 from privbench_core.synthesizers.steps.sampled import SampledTable

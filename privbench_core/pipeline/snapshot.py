@@ -23,8 +23,7 @@ from privbench_core.backends.registry import open_source
 from privbench_core.engines.choice import engine_of, open_engine
 from privbench_core.engines.memory.database import PrivateDatabase
 from privbench_core.errors import ReleaseError, SourceError
-from privbench_core.files import write_durably
-from privbench_core.locks import sweep
+from privbench_core.files import sweep, write_durably
 from privbench_core.pipeline.record import record_observations
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.privacy.views import Engine

@@ -8,12 +8,15 @@
     load.duckdb.sql         loads all of it with DuckDB alone
     statistics.sql          the schema with what the planner of PostgreSQL 18 would know of the rows, without them
     workload/<name>.sql     queries, if any
-    replicates/             what error bars are made from, if the owner added it (`replicates`)
+    replicates/             rows that the plan makes of the bundle's own, for error bars, if the owner added them
     workload/<name>.pgbench their replay: run.sh, and a script per transaction
     MANIFEST.json           the list of files with checksums, the schema and the privacy receipt
     README.md               for users of the bundle
 
 Equal inputs give equal bytes. A bundle is replaced atomically (`files.replace_folder`).
+
+A replicate has the private tables, as replicates/<number>/<table>.parquet; the public ones are the bundle's. The
+manifest lists replicates, with checksums.
 """
 
 from __future__ import annotations
@@ -21,22 +24,31 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path, PurePosixPath
+from shutil import copytree, ignore_patterns
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from privbench_core.backends.loading import Loaded
+from privbench_core.backends.base import Loaded
 from privbench_core.backends.postgres.ddl import create_schema_sql
 from privbench_core.errors import InternalError, PublishError, did_you_mean
 from privbench_core.files import as_path, file_name, recover_folder, replace_folder
-from privbench_core.publishing.table_files import RowRanges, file_digest, write_ranges
-from privbench_core.publishing.texts import DUCKDB, PSQL, STATISTICS, consumer_readme, duckdb_script, psql_script
+from privbench_core.publishing.table_files import RowRanges, file_digest, write_ranges, write_table
+from privbench_core.publishing.texts import (
+    DUCKDB,
+    PSQL,
+    STATISTICS,
+    consumer_readme,
+    duckdb_script,
+    psql_script,
+    with_replicates,
+)
 from privbench_core.schema.columns import Column
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.spec.ddl import parse_views
@@ -159,7 +171,7 @@ def write_bundle(
     refuse_taken_folder(Path(out), schema.name)
 
     def write(folder: Path) -> None:
-        from privbench_core.backends.duckdb.load import RowTrial
+        from privbench_core.backends.duckdb import RowTrial
         from privbench_core.publishing.statistics import statistics_sql
 
         (folder / "data").mkdir()
@@ -239,14 +251,13 @@ def load_bundle(bundle: Path, target_url: str, *, replace: bool = False, statist
     opened = read_bundle(bundle)
     files = {table: opened.files(table) for table in opened.tables}
     if target_url.startswith(_DUCKDB_SCHEME) or ("://" not in target_url and target_url.endswith(".duckdb")):
-        from privbench_core.backends.duckdb.load import load_duckdb
+        from privbench_core.backends.duckdb import load_duckdb
 
         if statistics_only:
             raise PublishError("target: DuckDB plans from its rows alone; --statistics-only needs PostgreSQL 18")
         return load_duckdb(opened.schema, files, Path(target_url.removeprefix(_DUCKDB_SCHEME)), replace=replace)
     if re.match(r"postgres(ql)?(\+\w+)?://", target_url):
-        from privbench_core.backends.postgres.load import load_postgres
-        from privbench_core.backends.postgres.load_statistics import load_statistics
+        from privbench_core.backends.postgres.load import load_postgres, load_statistics
 
         if statistics_only:
             if STATISTICS not in opened.manifest["files"]:
@@ -340,3 +351,65 @@ def _verify(folder: Path, name: PurePosixPath, digest: str) -> None:
 def _check_file_name(name: str) -> None:
     if not name or name.startswith(".") or "\0" in name or any(mark in name for mark in {os.sep, "/", "\\"}):
         raise PublishError(f"{name!r}: cannot be a file name in a bundle; rename it in the spec")
+
+
+_FOLDER = "replicates"
+Distances = Mapping[str, Mapping[str, float]]
+"""Mean fidelity figures of replicates, of how far they are from the bundle, by table and metric."""
+
+
+def add_replicates(
+    bundle: Bundle, replicates: Iterable[Mapping[str, pa.Table]], distances: Callable[[], Distances]
+) -> None:
+    """Write a bundle anew with replicates, whole or not at all.
+
+    Args:
+        bundle: The bundle.
+        replicates: Rows by table of each; they are read once.
+        distances: Is called after that.
+
+    Raises:
+        PublishError: The bundle cannot be written (disk full); it is then unchanged.
+    """
+
+    def write(folder: Path) -> None:
+        copytree(bundle.path, folder, dirs_exist_ok=True, ignore=ignore_patterns(_FOLDER, MANIFEST))
+        listed: list[dict[str, Any]] = []
+        for number, rows in enumerate(replicates, start=1):
+            (folder / _FOLDER / str(number)).mkdir(parents=True)
+            listed.append({})
+            for table in bundle.schema.private_tables:
+                name = f"{_FOLDER}/{number}/{file_name(table.name)}.parquet"
+                write_table(folder / name, table, rows[table.name])
+                listed[-1][table.name] = {"file": name, "sha256": file_digest(folder / name)}
+        readme = with_replicates((folder / README).read_text(encoding="utf-8"), len(listed))
+        (folder / README).write_text(readme, encoding="utf-8")
+        files = {**bundle.manifest["files"], README: {"sha256": file_digest(folder / README)}}
+        manifest = {**bundle.manifest, "files": files, "replicates": {"distances": distances(), "tables": listed}}
+        (folder / MANIFEST).write_text(json.dumps(manifest, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+    replace_folder(bundle.path, write, replaceable=is_bundle)
+
+
+def read_replicates(bundle: Bundle) -> tuple[list[dict[str, Path]], Distances]:
+    """Return the Parquet files of each replicate by private table, and how far they are from the bundle.
+
+    Raises:
+        PublishError: The bundle has no replicates.
+    """
+    found = bundle.manifest.get("replicates")
+    if found is None:
+        raise PublishError(
+            f"{bundle.path}: has no replicates, which error bars are made from. Anyone with its spec can add them,"
+            " without the source and at no budget: privbench replicate SPEC BUNDLE"
+        )
+    files = [{name: bundle.path / entry["file"] for name, entry in listed.items()} for listed in found["tables"]]
+    return files, found["distances"]
+
+
+def read_rows(bundle: Bundle, replicate: Mapping[str, Path]) -> dict[str, pa.Table]:
+    """Return the rows of all tables of a replicate."""
+    return {
+        name: pq.ParquetFile(replicate[name]).read() if name in replicate else bundle.table(name)
+        for name in bundle.tables
+    }

@@ -47,7 +47,7 @@ def refuse_unloadable(schema: Schema) -> None:
 def _refused_by_duckdb(schema: Schema) -> Iterator[str]:
     import duckdb
 
-    from privbench_core.backends.duckdb.load import duckdb_schema
+    from privbench_core.backends.duckdb import duckdb_schema
 
     try:
         duckdb_schema(schema)

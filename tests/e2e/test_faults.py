@@ -24,7 +24,7 @@ import pytest
 import privbench_core.privacy.ledger.ledger as ledger_module
 from privbench_core.backends.postgres.temporary import temporary_postgres
 from privbench_core.errors import LedgerError, ReleaseError
-from privbench_core.locks import exclusive
+from privbench_core.files import exclusive
 from privbench_core.pipeline.workspace import Workspace, database_folder
 from privbench_core.privacy.budget import Budget, Measure, Price
 from privbench_core.privacy.ledger.ledger import Ledger

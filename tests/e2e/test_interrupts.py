@@ -123,7 +123,7 @@ def test_publishing_into_duckdb_changes_nothing(made_town: Path, bundle: Path, t
         with duckdb.connect(str(target)) as before:
             before.execute("create table person as select 42 as mine")
     _, error = interrupted(
-        "privbench_core.backends.duckdb.load.insert_rows",
+        "privbench_core.backends.duckdb.insert_rows",
         *("publish", bundle, target, *(["--replace"] if there else [])),
         work=_ENDLESS,
         folder=made_town.parent,

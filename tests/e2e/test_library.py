@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import privbench_core as privbench
-from privbench_core.backends.folder.read import FolderSource
+from privbench_core.backends.folder import FolderSource
 from privbench_core.engines.memory.database import PrivateDatabase
 from privbench_core.evaluation.comparison import compare
 from privbench_core.evaluation.inputs import read_bundle_and_source

@@ -20,7 +20,7 @@ import privbench_core.pipeline.plans as pipeline_plans
 import privbench_core.pipeline.run as pipeline_run
 from privbench_core import files as folder_module
 from privbench_core.errors import PrivbenchError
-from privbench_core.locks import VARIABLE
+from privbench_core.files import VARIABLE
 from privbench_core.pipeline.workspace import ReleaseStore, open_ledger
 from privbench_core.privacy.ledger.ledger import Ledger
 from privbench_core.privacy.ledger.postgres import PostgresStore

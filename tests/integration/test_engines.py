@@ -20,8 +20,8 @@ import pytest
 from sqlglot import exp
 from typer.testing import CliRunner
 
-from privbench_core.backends.folder.read import FolderSource
-from privbench_core.backends.sqlalchemy.read import DatabaseSource
+from privbench_core.backends.folder import FolderSource
+from privbench_core.backends.sqlalchemy import DatabaseSource
 from privbench_core.cli import app
 from privbench_core.engines import choice
 from privbench_core.engines import duckdb as duckdb_engine

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 import sqlalchemy as sa
 
+from privbench_core.backends import sqlalchemy as postgres
 from privbench_core.backends.fingerprint import fingerprint_rows
-from privbench_core.backends.postgres import read as postgres
 from privbench_core.backends.postgres.ddl import create_schema_sql
 from privbench_core.backends.registry import open_stored
 from privbench_core.backends.sqlalchemy import read as database

@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from privbench_core.backends.postgres.load import load_postgres
 from privbench_core.backends.registry import open_source, open_stored
-from privbench_core.backends.sqlalchemy.read import DatabaseSource
+from privbench_core.backends.sqlalchemy import DatabaseSource
 from privbench_core.draft.draft import Decisions, reflect
 from privbench_core.engines.postgres import PostgresDatabase
 from privbench_core.errors import PublishError, SourceError, SpecError

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 from privbench_assets.build import build_defs
 from privbench_core.backends.fingerprint import fingerprint_rows
-from privbench_core.backends.folder.read import FolderSource
+from privbench_core.backends.folder import FolderSource
 from privbench_core.backends.registry import open_stored
 from privbench_core.cli import app
 from privbench_core.columns.categorical import categorical_codec
@@ -43,8 +43,7 @@ from tests.helpers.specs import changed, explained
 
 pytest.importorskip("pyspark")
 
-from privbench_core.backends.spark.read import CatalogueSource
-from privbench_core.backends.spark.session import Cluster
+from privbench_core.backends.spark import CatalogueSource, Cluster
 from privbench_core.engines.spark import SparkDatabase
 
 EPSILON = 3.2
@@ -329,7 +328,7 @@ def test_a_schema_that_is_not_there_is_named_and_the_rest_of_the_url_is_not(clus
     ],
 )
 def test_a_cluster_that_is_not_there(monkeypatch: pytest.MonkeyPatch, url: str, said: str) -> None:
-    monkeypatch.setattr("privbench_core.backends.spark.session._RETRIES", 1)
+    monkeypatch.setattr("privbench_core.backends.spark._RETRIES", 1)
     with pytest.raises(SourceError) as refused:
         CatalogueSource(url).read(EVENT)
     assert str(refused.value).startswith(said)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.mutation.mutant import Mutant
 
 _RULES = "spec/rules_of_keys.py"
-_NUMBERS = "backends/row_ids.py"
+_NUMBERS = "backends/registry.py"
 _KEYS = "tests/unit/test_spec_keys.py"
 _AUDIT = "tests/property/test_audit.py"
 _ROW_IDS = "tests/property/test_row_ids.py"

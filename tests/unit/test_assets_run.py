@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from privbench_core.backends.folder.read import FolderSource
+from privbench_core.backends.folder import FolderSource
 from privbench_core.errors import SourceError
 from privbench_core.pipeline.record import read_manifest
 from privbench_core.pipeline.snapshot import Snapshot

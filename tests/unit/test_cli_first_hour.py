@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from privbench_core.backends.folder.read import FolderSource
+from privbench_core.backends.folder import FolderSource
 from privbench_core.commands import run as command
 from privbench_core.commands import status
 from privbench_core.errors import SourceError

@@ -18,13 +18,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from privbench_core.backends import integrity
-from privbench_core.backends.cast import canonical_table
+from privbench_core.backends.base import canonical_table
 from privbench_core.backends.fingerprint import fingerprint_rows
-from privbench_core.backends.folder.read import FolderSource
+from privbench_core.backends.folder import FolderSource
 from privbench_core.backends.integrity import check_rows
 from privbench_core.backends.postgres.ddl import create_tables_sql
 from privbench_core.backends.registry import open_stored
-from privbench_core.backends.sqlalchemy.read import DatabaseSource
+from privbench_core.backends.sqlalchemy import DatabaseSource
 from privbench_core.errors import SourceError
 from privbench_core.schema.columns import Column, ColumnType, Learn
 from privbench_core.schema.constraints import ForeignKey
