@@ -69,7 +69,7 @@ def sample_tables(
     spec: Any, rows: Mapping[str, Any], epsilon: float, delta: float, seed: int, synthesizer: str
 ) -> dict[str, Any]:
     """Run a plan on rows that are in memory, up to its samples; return the tables of these by name."""
-    from privbench_core.engines.memory.database import PrivateDatabase
+    from privbench_core.engines.memory import PrivateDatabase
     from privbench_core.pipeline.plans import plan_for
     from privbench_core.privacy.filter import PrivacyFilter
     from privbench_core.privacy.session import PrivateSession

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sqlglot import exp, parse_one
 
 from benchmarks.report import Row
-from privbench_core.engines.memory.relations import Relations
+from privbench_core.engines.memory_relations import Relations
 from privbench_core.privacy.budget import Budget, Measure
 from privbench_core.schema.tables import Schema
 from privbench_core.workload.statements import Workload

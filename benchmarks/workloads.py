@@ -26,7 +26,7 @@ from benchmarks.report import Row, markdown, medians
 from privbench_core.backends.integrity import check_rows
 from privbench_core.backends.registry import open_source
 from privbench_core.columns.differences import values_of_owners, written_values
-from privbench_core.engines.memory.relations import Relations
+from privbench_core.engines.memory_relations import Relations
 from privbench_core.evaluation.inputs import shuffled_reference
 from privbench_core.evaluation.marginals import Figures
 from privbench_core.evaluation.q_error import WorkloadResult, run_workload

@@ -1,7 +1,7 @@
 """What rows make of a constraint between their columns, the values that it gives to one of them, and declared ones.
 
 Values are compared as numbers of their types (`Grid.numbers`), so that an engine that holds such numbers finds the same
-(`engines.sql.row_constraints`).
+(`engines.sql.codes`).
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from privbench_core.backends.fingerprint import fingerprint_rows
 from privbench_core.backends.integrity import check_rows
 from privbench_core.backends.registry import open_source
 from privbench_core.engines.choice import engine_of, open_engine
-from privbench_core.engines.memory.database import PrivateDatabase
+from privbench_core.engines.memory import PrivateDatabase
 from privbench_core.errors import ReleaseError, SourceError
 from privbench_core.files import sweep, write_durably
 from privbench_core.pipeline.record import record_observations

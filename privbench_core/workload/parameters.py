@@ -25,7 +25,7 @@ from privbench_core.columns.surrogates import random_uuids
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.workload.engine import PLACEHOLDERS, ResolvedQuery, UnansweredError, is_constant, literal
-from privbench_core.workload.json_paths import Documents
+from privbench_core.workload.values import Documents
 from privbench_core.workload.writes import ROW, SET, Write
 
 DRAWS = 50

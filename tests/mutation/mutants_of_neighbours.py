@@ -62,7 +62,7 @@ NEIGHBOURS = [
         "orphans-take-rows-along-keys-that-let-go-in-sql",
         _KIND,
         "the same in databases",
-        "engines/sql/checks.py",
+        "engines/sql/relations.py",
         "emptied = self._schema.table(key.child).columns_set_null(key)",
         "emptied = () if key.cascades else self._schema.table(key.child).emptied_columns(key)",
         (f"{_ENGINES}::test_engines_drop_the_same_orphans_and_what_depends_on_them",),

@@ -30,11 +30,10 @@ from privbench_core.columns.intervals import OrderedCodec, StepCodec, equal_widt
 from privbench_core.columns.registry import codec_for
 from privbench_core.columns.row_constraints import NOT_APPLICABLE, SATISFIED, VERDICTS, VIOLATED, expected_numbers
 from privbench_core.engines.duckdb import DuckDBDatabase
-from privbench_core.engines.keyed_order import order_key
 from privbench_core.engines.postgres import PostgresDatabase
+from privbench_core.engines.sql import database as search_module
 from privbench_core.engines.sql import engine as engine_module
-from privbench_core.engines.sql import search as search_module
-from privbench_core.engines.stored import Passing
+from privbench_core.engines.stored import Passing, order_key
 from privbench_core.errors import SourceError
 from privbench_core.privacy.budget import Budget
 from privbench_core.privacy.features import OfParent, Own, OwnDifference, OwnFanout, ParentRow, Satisfies, UnitRows

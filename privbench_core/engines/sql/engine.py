@@ -19,15 +19,11 @@ from privbench_core.columns.codec import Codes
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.exact_sums import LARGEST, contingency
 from privbench_core.columns.group_codes import agreement_codes
-from privbench_core.engines.keyed_order import unit_divisors, unit_weights
-from privbench_core.engines.sql.checks import RowChecks
-from privbench_core.engines.sql.covering import covering
-from privbench_core.engines.sql.database import Database
-from privbench_core.engines.sql.literals import column, count
-from privbench_core.engines.sql.relations import Tables, keep_rows
+from privbench_core.engines.sql.counting import covering, next_siblings, whole_units
+from privbench_core.engines.sql.database import Database, column, count
+from privbench_core.engines.sql.relations import RowChecks, Tables, keep_rows
 from privbench_core.engines.sql.views import ORDER, OWNER_ROW, ROWS_OF_UNIT, UNIT, WEIGHT, Views
-from privbench_core.engines.sql.whole_units import next_siblings, whole_units
-from privbench_core.engines.stored import LoadedRows, canonical, numbered
+from privbench_core.engines.stored import LoadedRows, canonical, numbered, unit_divisors, unit_weights
 from privbench_core.estimators.coarsening import merge_codes
 from privbench_core.privacy.clipping import UnitsOfRows
 from privbench_core.privacy.features import (

@@ -111,11 +111,9 @@ def _workload(
     """Return SQL text of the run's workload for these rows, its replay, and what the receipt says on it, by name."""
     if not context.workload:
         return {}, {}, {}
-    from privbench_core.workload.rebind import (
-        ReleasedMarginal,
-        rebind_workload,  # brings in DuckDB, which most runs can do without
-    )
-    from privbench_core.workload.replay import pgbench_files
+    # Brings in DuckDB, which most runs can do without.
+    from privbench_core.workload.rebind import pgbench_files, rebind_workload
+    from privbench_core.workload.values import ReleasedMarginal
 
     rows, released = {name: found.whole_rows() for name, found in sampled.items()}, {}
     for table in schema.private_tables:
