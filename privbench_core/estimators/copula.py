@@ -26,7 +26,6 @@ from privbench_core.estimators.segmentation import SIGNIFICANT
 from privbench_core.guards import (
     BLOCK_ROWS,
     COPULA_STEPS,
-    MAX_COPULA_JOINTS,
     MAX_CORRELATION,
     NORMAL_REACH,
     QUADRATURE_POINTS,
@@ -105,7 +104,8 @@ class SignSums(Storable):
             clean: Clean one-way counts with one total.
         """
         pairs, found = list(combinations(self.cuts, 2)), self.correlations(clean)
-        strongest = [i for i in np.argsort(-np.abs(found))[:MAX_COPULA_JOINTS] if abs(found[i]) > TUNING.floor]
+        # Rows take time to fit to each joint.
+        strongest = [i for i in np.argsort(-np.abs(found))[:500] if abs(found[i]) > TUNING.floor]
         joints = {}
         for a, b in (pairs[i] for i in strongest):
             ordered = self.cuts[a].ordered, self.cuts[b].ordered

@@ -22,7 +22,7 @@ from privbench_core.estimators.denoising import onto_simplex
 from privbench_core.estimators.fitting import combine, fit_margins
 from privbench_core.estimators.joints import NoisyTable, estimated_joint
 from privbench_core.groups.group_model import Latents
-from privbench_core.guards import FITTING_ROUNDS, NEGLIGIBLE, SCORE_SCALE, SMOOTHING, START_WAVES
+from privbench_core.guards import FITTING_ROUNDS, NEGLIGIBLE, SMOOTHING, START_WAVES
 from privbench_core.links.fanout import Fanout
 from privbench_core.marginals.one_way import OneWay
 from privbench_core.privacy.budget import Price
@@ -274,7 +274,8 @@ def _largest_entropy(joints: tuple[Array, ...], between: Array) -> Array:
 
 
 def _scores(probabilities: Array) -> Scores:
-    scores: Scores = np.rint(np.log(np.maximum(probabilities, NEGLIGIBLE)) * SCORE_SCALE).astype(np.int64)
+    # Whole multiples of 1/65,536 nats: rounding is far below any noise.
+    scores: Scores = np.rint(np.log(np.maximum(probabilities, NEGLIGIBLE)) * (1 << 16)).astype(np.int64)
     return scores.reshape(len(probabilities), -1)
 
 

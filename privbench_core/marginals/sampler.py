@@ -21,7 +21,7 @@ from privbench_core.columns.codec import Codes
 from privbench_core.columns.exact_sums import cell_index
 from privbench_core.columns.systematic import diffused_counts, distribute, group_counts, narrow, systematic_counts
 from privbench_core.estimators.fitting import AxesMargin, CodesMargin, fit_margins, mutual_information, rake
-from privbench_core.guards import BLOCK_ROWS, MAX_CELLS, MAX_CONTEXT, MAX_DIFFUSED, SAMPLE_ROWS, SETTLING_ROUNDS, TINY
+from privbench_core.guards import BLOCK_ROWS, MAX_CELLS, MAX_CONTEXT, SAMPLE_ROWS, SETTLING_ROUNDS, TINY
 
 PairTables = Mapping[tuple[str, str], Array]
 
@@ -165,7 +165,8 @@ def draw_column(
     for fallback in (parts[0].target[parts[0].codes], marginal):
         empty = joint.sum(axis=1) <= 0
         joint[empty] = fallback[empty] if fallback.ndim > 1 else fallback
-    return draw_grouped(joint, context, rng, diffused=diffused and len(joint) <= MAX_DIFFUSED)
+    few = len(joint) <= 5_000  # noqa: PLR2004 - contexts over which draws are made even
+    return draw_grouped(joint, context, rng, diffused=diffused and few)
 
 
 def _chosen(
