@@ -21,7 +21,6 @@ from urllib.parse import quote
 
 from privbench_core.errors import BusyError, PrivbenchError, PublishError, SpecError
 
-MAX_WAIT = 3600.0  # seconds; chosen by hand
 VARIABLE = "PRIVBENCH_LONGEST_WAIT"
 """Environment variable for the maximum wait in seconds; the default is an hour."""
 
@@ -85,7 +84,7 @@ def max_wait() -> float:
     """Return the maximum wait in seconds; raise SpecError if the environment variable is not a number."""
     wanted = os.environ.get(VARIABLE, "")
     try:
-        return float(wanted or MAX_WAIT)
+        return float(wanted or 3600)
     except ValueError:
         raise SpecError(
             f"{VARIABLE}: {wanted!r} is not a number of seconds; write one, or unset it for an hour"

@@ -19,7 +19,6 @@ import pyarrow.compute as pc
 from privbench_core.schema.tables import Table
 
 BLOCK = 1 << 16  # rows hashed together; fixed, so that chunking does not matter
-_DIGEST = 16  # bytes
 
 
 def fingerprint_rows(table: Table, rows: pa.Table) -> str:
@@ -43,7 +42,7 @@ class RowDigest:
     """The digest of `fingerprint_rows`, of so many rows that come in parts, in the order of their primary keys."""
 
     def __init__(self, table: Table, schema: pa.Schema, number: int) -> None:
-        self._digest = hashlib.blake2b(digest_size=_DIGEST)
+        self._digest = hashlib.blake2b(digest_size=16)
         fields = (f"{field.name}\0{field.type}" for field in schema)
         head = "\0\0".join([table.name, *table.primary_key, *fields]).encode()
         self._digest.update(head + number.to_bytes(8, "little"))
@@ -76,7 +75,7 @@ class RowDigest:
 
 def fingerprint_files(paths: Iterable[Path]) -> str:
     """Return the digest of the bytes of some files, their names and sizes; OSError if one of them cannot be read."""
-    digest = hashlib.blake2b(digest_size=_DIGEST)
+    digest = hashlib.blake2b(digest_size=16)
     for path in paths:
         with path.open("rb") as file:
             while block := file.read(1 << 20):  # bytes of a file at a time

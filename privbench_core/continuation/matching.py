@@ -25,8 +25,6 @@ from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.tables import Table
 from privbench_core.schema.types.durations import DAY
 
-_NEAREST = 128  # rows of about the same age among which a counterpart is chosen
-
 
 class Features:
     """What rows of a table are compared by, as it was at some time.
@@ -194,17 +192,18 @@ class Counterparts:
         return self._features[table, time]
 
     def _near(self, table: str, row: int) -> Ints:
-        """Return rows that are now about as old as ``row`` was; any if it has no time."""
+        """Return 128 rows that are now about as old as ``row`` was, or all; any if it has no time."""
+        nearest = 128
         time = self.world.tables[table].time
         if table not in self._by_time:
             order = np.argsort(time, kind="stable")
             self._by_time[table] = order, time[order]
         order, times = self._by_time[table]
         if time[row] == UNDATED:
-            return self.rng.choice(len(time), min(_NEAREST, len(time)), replace=False)
+            return self.rng.choice(len(time), min(nearest, len(time)), replace=False)
         place = int(np.searchsorted(times, time[row] + self.now - self.then))
-        first = max(0, min(place - _NEAREST // 2, len(order) - _NEAREST))
-        return order[first : first + _NEAREST]
+        first = max(0, min(place - nearest // 2, len(order) - nearest))
+        return order[first : first + nearest]
 
     def _rows_of(self, table: str, units: Ints) -> tuple[Ints, Ints]:
         """Return the rows of some units, and which of the units each is of; both of shape (rows,)."""

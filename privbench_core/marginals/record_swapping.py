@@ -42,7 +42,7 @@ def swap(
     moves: Iterable[Sequence[str]],
     rng: np.random.Generator,
     *,
-    sweeps: int,
+    sweeps: int = 2,
     weights: Array | None = None,
     within: Mapping[str, Codes] | None = None,
     kept: Collection[tuple[str, str]] = (),
@@ -54,7 +54,7 @@ def swap(
         targets: Tables to approach, all of positive size.
         moves: Columns that swap together, one move after the other; of each table one, or all.
         rng: Sampling only: pairs rows.
-        sweeps: Over all moves.
+        sweeps: Over all moves; further ones than two change little.
         weights: Weight of each row, shape (n,); None for 1 each.
         within: Column -> codes, shape (n,): only rows with equal codes swap it; None if all rows may.
         kept: Pairs of columns whose own table stays as it is: each swaps between rows with equal codes of the other

@@ -120,14 +120,11 @@ def source_state(spec: Spec, bundle: Path) -> str:
     return "The source is as it was when the bundle was made."
 
 
-FEWEST = 5
-"""Fewest replicates: the intervals of fewer are more than twice as wide as those of many (Student's t)."""
-
-
 def make_replicates(spec: Spec, bundle: Path, number: int, progress: Progress | None = None) -> None:
     """Put replicates into a bundle. Arguments and errors are those of `privbench_core.replicate`."""
-    if number < FEWEST:
-        raise SpecError(f"number: {number} replicates are too few for error bars; make {FEWEST} or more")
+    fewest = 5  # the intervals of fewer are more than twice as wide as those of many (Student's t)
+    if number < fewest:
+        raise SpecError(f"number: {number} replicates are too few for error bars; make {fewest} or more")
     opened, plan = read_bundle(bundle), plan_of(spec, bundle)
     if plan is None or opened.manifest["database"] != spec.schema.name:
         raise SpecError(f"{bundle}: was not made from this spec as it is now; give the spec it was made from")

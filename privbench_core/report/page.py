@@ -32,9 +32,6 @@ if TYPE_CHECKING:
     from jinja2 import Template
 
 
-_MAX_WORST = 20  # queries in the lists of the worst
-
-
 def write_report(evaluation: Evaluation, out: Path) -> None:
     """Write metrics.json and report.html to the folder ``out``, which only its owner may read.
 
@@ -65,9 +62,9 @@ def render(evaluation: Evaluation) -> str:
         tables=list(_tables(evaluation)),
         joins=list(_joins(evaluation)),
         q_plots=_workload_plots(workload.answers) if workload else (),
-        worst=sorted(workload.answers, key=lambda answer: -answer["q_error"])[:_MAX_WORST] if workload else [],
+        worst=sorted(workload.answers, key=lambda answer: -answer["q_error"])[:20] if workload else [],
         time_plot=_time_plot(run_time["times"]) if run_time else "",
-        slow=sorted(run_time["times"], key=lambda t: -t["discrepancy_percent"])[:_MAX_WORST] if run_time else [],
+        slow=sorted(run_time["times"], key=lambda t: -t["discrepancy_percent"])[:20] if run_time else [],
         colours={"source": plots.SOURCE, "synthetic": plots.SYNTHETIC},
     )
 

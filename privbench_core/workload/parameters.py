@@ -30,8 +30,6 @@ from privbench_core.workload.writes import ROW, SET, Write
 
 DRAWS = 50
 """Rows whose values pgbench chooses from, per table of a query; chosen by hand."""
-CLIENTS = 1000
-"""Clients of pgbench whose new numbers never meet; chosen by hand."""
 
 _TESTS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ, exp.Like, exp.ILike,
           exp.SimilarTo, exp.RegexpLike, exp.RegexpILike)  # fmt: skip
@@ -258,7 +256,8 @@ def _chosen_anew(slot: _Slot, number: str, chosen: str, variables: list[str]) ->
     if slot.column.type is ColumnType.UUID:
         return f"CAST(GEN_RANDOM_UUID() AS {sql_type(slot.column, ())})"
     name, base = f"new_{number}", 0 if slot.column.type is ColumnType.TEXT else _largest(slot)
-    variables.append(f"\\set written :written + 1\n\\set {name} {base} + :written * {CLIENTS} + :client_id")
+    # New numbers of up to 1000 clients never meet.
+    variables.append(f"\\set written :written + 1\n\\set {name} {base} + :written * 1000 + :client_id")
     if slot.column.type is not ColumnType.TEXT:
         return f":{name}"
     before = chosen.replace(f"'{slot.fresh}-", "'")  # what `_literals` puts there

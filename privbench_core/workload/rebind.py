@@ -292,12 +292,6 @@ def _comparisons(tree: exp.Expr) -> Iterator[tuple[exp.Column, str, exp.Expr]]:
                 yield node.this, "=", item
 
 
-MOST_SCRIPTS = 128
-"""Scripts that pgbench takes at a time."""
-
-_LARGEST_WEIGHT = 1_000_000  # pgbench reads weights as int
-
-
 def pgbench_files(rebound: ReboundWorkload) -> dict[str, str]:
     """Return the files of a workload's replay by name: ``run.sh``, and the scripts that it runs.
 
@@ -305,15 +299,16 @@ def pgbench_files(rebound: ReboundWorkload) -> dict[str, str]:
     the variable ``finish`` is COMMIT.
     """
     statements, groups = rebound.workload.statements, rebound.workload.transactions
-    kept = sorted(groups, key=lambda group: -statements[group[0]].weight)[:MOST_SCRIPTS]
+    most, heaviest = 128, 1_000_000  # scripts that pgbench takes at a time, and a weight, which it reads as int
+    kept = sorted(groups, key=lambda group: -statements[group[0]].weight)[:most]
     largest = max(statements[group[0]].weight for group in kept)
     files: dict[str, str] = {}
     options = []
     for group in sorted(kept, key=lambda group: group[0]):
         first = statements[group[0]]
         weight = first.weight
-        if largest > _LARGEST_WEIGHT and weight:
-            weight = max(1, weight * _LARGEST_WEIGHT // largest)
+        if largest > heaviest and weight:
+            weight = max(1, weight * heaviest // largest)
         name = re.sub(r"[^\w-]+", "-", f"{rebound.kept[group[0]]:03} {first.name}".strip()) + ".sql"
         body = []
         for i in group:
@@ -323,7 +318,7 @@ def pgbench_files(rebound: ReboundWorkload) -> dict[str, str]:
         options.append(f"  -f {shlex.quote(f'{name}@{weight}')}")
     head = "#!/bin/sh\n# Runs the workload with pgbench, which also reads the options given here.\n"
     if left_out := len(groups) - len(kept):
-        head += f"# {left_out} transactions of least weight are left out: pgbench takes {MOST_SCRIPTS} scripts.\n"
+        head += f"# {left_out} transactions of least weight are left out: pgbench takes {most} scripts.\n"
     if any(statement.writes for statement in statements):
         head += "# What it writes is rolled back. On a copy of the database, -D finish=COMMIT keeps it.\n"
         options += ["  -D finish=ROLLBACK -D written=0"]

@@ -184,7 +184,6 @@ def array_literal(value: Any) -> str:
 
 FIRST_VERSION = 180_000
 """Of the servers that restore statistics."""
-_SEGMENT = 2**30  # bytes of the largest file of a table
 _FILES = """
 SELECT DISTINCT pg_relation_filepath(c.oid), c.relpages, c.reltuples, coalesce(amname = 'btree', false)
 FROM unnest(%s::regclass[]) AS given (root)
@@ -208,7 +207,6 @@ _META = struct.Struct("<IIIIII")  # magic, version, root, level, fast root, its 
 _MAGIC, _SIZE_AND_VERSION = 0x053162, _PAGE | 4
 _LEAF, _ROOT = 1, 2
 _PIVOT = struct.Struct("<HHHH")  # an entry without keys: its child (high, low), number of keys, size and flags
-_NO_KEYS = 0x2000 | _PIVOT.size
 _LEAF_ROOM, _INNER_ROOM, _SMALLEST = 7329, 5691, 20  # bytes of entries on a page, and of an entry
 
 
@@ -282,9 +280,10 @@ def _run(connection: psycopg.Connection[Any], query: str, program: str) -> None:
 
 def _truncations(path: str, size: int) -> Iterator[str]:
     """Yield the commands that make a table's files as long as given: one file for each segment."""
-    for number in range(-(-size // _SEGMENT)):
+    segment = 2**30  # bytes of the largest file of a table
+    for number in range(-(-size // segment)):
         file = f"{path}.{number}" if number else path
-        yield f"truncate -s {min(size - number * _SEGMENT, _SEGMENT)} {file}"
+        yield f"truncate -s {min(size - number * segment, segment)} {file}"
 
 
 def tree_height(pages: int, rows: float) -> int:
@@ -326,7 +325,7 @@ def _page(level: int, *, is_root: bool) -> bytes:
         upper -= _PIVOT.size
         # A pointer to an item, in use.
         struct.pack_into("<I", page, lower, upper | 1 << 15 | _PIVOT.size << 17)
-        _PIVOT.pack_into(page, upper, 0, level, 0, _NO_KEYS)
+        _PIVOT.pack_into(page, upper, 0, level, 0, 0x2000 | _PIVOT.size)
         lower += 4
     _HEADER.pack_into(page, 0, 0, 0, 0, lower, upper, special, _SIZE_AND_VERSION, 0)
     _SPECIAL.pack_into(page, special, 0, 0, level, flags, 0)

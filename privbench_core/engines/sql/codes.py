@@ -67,12 +67,6 @@ from privbench_core.schema.types.base import INT64_MAX
 from privbench_core.schema.types.durations import DAY
 from privbench_core.schema.types.times import NO_DISTANCE, CalendarType
 
-_HALVES = 2**52  # beyond, floats have no halves
-_LISTED = 1 << 12  # numbers in a list: more than the days of ten years; longer ones would make long statements
-_PER_BOUND = 4  # numbers in a longer list for each bound: a search would make a statement as long
-_SEARCHED = 3  # bounds from which on looking up is faster; measured with DuckDB, 12 million rows
-_LARGEST = 1e307  # a float whose sum with another one of its size is still one
-
 
 def code_of(database: Database, value: Expr, discretizer: Discretizer, labels: Sequence[int] | None = None) -> Expr:
     """Return the code of a stored value, or what ``labels`` have for it, shape (size,), as an expression."""
@@ -165,7 +159,7 @@ def _interval(database: Database, value: Expr, codec: OrderedCodec, meant: Seque
 def _in_spacings(value: Expr, grid: Grid) -> Expr:
     """Return how many spacings a float lies above the start of its grid, not rounded."""
     spacing = grid.spacing or 1.0
-    most = min(4.0 * EXACT_FLOAT * spacing, _LARGEST)  # beyond all steps, and nothing overflows
+    most = min(4.0 * EXACT_FLOAT * spacing, 1e307)  # beyond all steps; twice it is still a float
     bounded = exp.Least(this=exp.Greatest(this=value.copy(), expressions=[real(-most)]), expressions=[real(most)])
     return exp.Paren(
         this=exp.Div(
@@ -179,7 +173,7 @@ def _in_spacings(value: Expr, grid: Grid) -> Expr:
 
 def _first_rounded_to(step: int) -> float:
     """Return the smallest float that rounds to ``step`` or above it, halves to even."""
-    if abs(step) > _HALVES:
+    if abs(step) > EXACT_FLOAT // 2:  # beyond, floats have no halves
         return float(step)
     half = step - 0.5
     return half if step % 2 == 0 else float(np.nextafter(half, np.inf))
@@ -211,8 +205,13 @@ def _search(database: Database, value: Expr, bounds: Sequence[float], cells: Seq
 
 
 def _in_a_list(firsts: Sequence[float]) -> bool:
-    """Return whether whole numbers with these bounds are to be looked up in a list."""
-    return len(firsts) > _SEARCHED and firsts[-1] - firsts[0] < max(_LISTED, _PER_BOUND * len(firsts))
+    """Return whether whole numbers with these bounds are to be looked up in a list.
+
+    Looking up is faster from four bounds on (measured with DuckDB, 12 million rows). Lists of more numbers than the
+    days of ten years would make long statements, but so would a search among a quarter as many bounds.
+    """
+    few = 3
+    return len(firsts) > few and firsts[-1] - firsts[0] < max(1 << 12, 4 * len(firsts))
 
 
 def _looked_up(database: Database, value: Expr, firsts: Sequence[int], cells: Sequence[int]) -> Expr:

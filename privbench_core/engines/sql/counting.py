@@ -20,11 +20,9 @@ from privbench_core.columns.group_codes import next_in_runs
 from privbench_core.engines.sql.views import ORDER, OWNER_ROW, UNIT
 from privbench_core.errors import InternalError
 
-_CELLS = 1 << 14  # of a joint marginal: as many stay in a processor's cache
-
 
 def covering(
-    marginals: Sequence[tuple[str, ...]], sizes: Mapping[str, int], most: int = _CELLS
+    marginals: Sequence[tuple[str, ...]], sizes: Mapping[str, int], most: int = 1 << 14
 ) -> dict[frozenset[str], tuple[str, ...]]:
     """Return for each of ``marginals`` the columns of the joint one that it is a sum of.
 
@@ -34,7 +32,7 @@ def covering(
     Args:
         marginals: The columns of each, which are different ones.
         sizes: Column -> number of its codes.
-        most: Cells of a joint marginal that nobody asked for.
+        most: Cells of a joint marginal that nobody asked for: as many stay in a processor's cache.
 
     >>> joint = covering([("a", "b"), ("b", "c"), ("a", "c"), ("d",)], {"a": 2, "b": 2, "c": 2, "d": 9}, 8)
     >>> sorted(set(joint.values())), joint[frozenset({"b", "c"})]

@@ -41,7 +41,6 @@ from privbench_core.privacy.views import CodedRows, Groupings, HeldRows, Referen
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 
-_TOGETHER = 32  # marginals counted in one scan; measured: more of them save no time, and each has a hash table
 _BATCH = 1 << 17  # rows whose codes are counted at a time: more of them take new memory, and twice the time
 
 
@@ -214,10 +213,11 @@ class SqlRows(CodedRows):
             self._count_here(list(dict.fromkeys(covering(wanted, self._sizes).values())))
         elif wanted:
             many = self._engine._database.scans
-            if self._scans + math.ceil(len(wanted) / _TOGETHER) > many:
+            together = 32  # marginals in one scan; measured: more of them save no time, and each has a hash table
+            if self._scans + math.ceil(len(wanted) / together) > many:
                 self._scans = many
-            for start in range(0, len(wanted), _TOGETHER):
-                self._count(wanted[start : start + _TOGETHER])
+            for start in range(0, len(wanted), together):
+                self._count(wanted[start : start + together])
 
     def _joint(self, columns: frozenset[str]) -> frozenset[str]:
         """Return columns that were counted together, these among them, if there are some."""
