@@ -37,7 +37,6 @@ from privbench_core.backends.catalogue import (
     found_column,
     with_exact_names,
 )
-from privbench_core.backends.expressions import declared_table, in_postgres
 from privbench_core.backends.fingerprint import fingerprint_files
 from privbench_core.backends.postgres.ddl import (
     comment_statements,
@@ -140,6 +139,8 @@ def _names(connection: duckdb.DuckDBPyConnection, table: str) -> list[str]:
 def _column(
     enums: dict[tuple[str, ...], str], name: str, native: str, nullable: bool, default: str | None, comment: str | None
 ) -> FoundColumn:
+    from privbench_core.backends.expressions import in_postgres  # brings in sqlglot, which loading can do without
+
     if native.startswith("ENUM("):  # the file says which values, not which type, so the type is the one that has them
         values = tuple(label.replace("''", "'") for label in re.findall(r"'((?:[^']|'')*)'", native))
         column = FoundColumn(name, ColumnType.CATEGORY, native, nullable, sql_type=enums.get(values), values=values)
@@ -152,6 +153,8 @@ def _column(
 
 
 def _table(name: str, columns: tuple[FoundColumn, ...], found: dict[str, list[Any]]) -> FoundTable:
+    from privbench_core.backends.expressions import declared_table
+
     constraints: dict[str, list[Any]] = defaultdict(list)
     for _, kind, *details in (row for row in found["constraints"] if row[0] == name):
         constraints[kind].append(details)
