@@ -33,7 +33,6 @@ from privbench_core.pipeline.plans import plan_for, run_name
 from privbench_core.pipeline.runner import Made, Run, Runner
 from privbench_core.pipeline.snapshot import GivenRows
 from privbench_core.pipeline.workspace import Scratch, Workspace, database_folder
-from privbench_core.privacy.noise import NoiseSource
 from privbench_core.publishing.bundle import add_replicates, is_bundle, read_bundle
 from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Key, Plan, StepKind
@@ -66,11 +65,9 @@ def plan_of(spec: Spec, bundle: Path) -> Plan | None:
         return None
 
 
-def rehearse(
-    spec: Spec, plan: Plan, tables: Mapping[str, pa.Table], *, seed: int = 0, noise: NoiseSource | None = None
-) -> dict[str, pa.Table]:
+def rehearse(spec: Spec, plan: Plan, tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
     """Synthetic rows by ``plan`` from the rows in ``tables``."""
-    return sampled_rows(spec, plan, run_on_rows(spec, plan, tables, Run("rehearsal", seed), noise=noise))
+    return sampled_rows(spec, plan, run_on_rows(spec, plan, tables, Run("rehearsal")))
 
 
 def run_on_rows(
@@ -80,13 +77,12 @@ def run_on_rows(
     run: Run,
     *,
     fidelity: bool = False,
-    noise: NoiseSource | None = None,
     progress: Progress | None = None,
 ) -> dict[Key, Made]:
     """Run the steps of ``plan`` that draw rows on others in memory, and with ``fidelity`` those that measure them."""
     without = {StepKind.VALIDATE, StepKind.PUBLISH} | (set() if fidelity else {StepKind.FIDELITY})
     with closing(Scratch(spec.accepting_noise, plan.budget)) as here:
-        runner = Runner(here, plan, run, noise, GivenRows(here, tables))
+        runner = Runner(here, plan, run, snapshot=GivenRows(here, tables))
         return Executor(runner, {step.key for step in plan.steps if step.kind not in without}).run(progress)
 
 

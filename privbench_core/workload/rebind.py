@@ -48,7 +48,6 @@ from privbench_core.schema.tables import Schema, Table
 from privbench_core.workload.anonymise import NOT_HIDDEN, hide_literals
 from privbench_core.workload.engine import (
     PLACEHOLDERS,
-    TIMEOUT_SECONDS,
     Engine,
     ResolvedQuery,
     UnansweredError,
@@ -107,18 +106,15 @@ def rebind_workload(
     synthetic: Mapping[str, pa.Table],
     released: ReleasedMarginals,
     rng: np.random.Generator,
-    *,
-    timeout: float = TIMEOUT_SECONDS,
 ) -> ReboundWorkload:
     """Bind the literals of a public workload to the synthetic database; see the module for the rule.
 
     Args:
         workload: Queries whose text the owner declares public.
         schema: The database.
-        synthetic: Rows of the synthetic database.
+        synthetic: Rows of the synthetic database; queries that take too long on them are left out.
         released: Released marginals. A column without one keeps its literals.
         rng: Draws keys, and values inside released bins.
-        timeout: Time limit of a query on the synthetic database, in seconds; slower queries are left out.
 
     Raises:
         PublishError: The workload was generated from private rows.
@@ -129,7 +125,7 @@ def rebind_workload(
             "publish one that is generated from the synthetic database, or declare your own queries public"
         )
     binder = _Binder(schema, synthetic, released, rng)
-    engine, documents = Engine(synthetic, timeout), Documents(schema, synthetic)
+    engine, documents = Engine(synthetic), Documents(schema, synthetic)
     statements, rows, kept, left_out, scripts = [], [], [], [], []
     literals = 0
     for number, statement in enumerate(workload.statements, start=1):
