@@ -25,7 +25,7 @@ from privbench_core.explain.decisions import DecisionSettings
 from privbench_core.publishing.bundle import write_bundle
 from privbench_core.spec.load import dump_spec, load_spec
 from privbench_core.spec.model import Spec
-from privbench_core.workload.statements import Workload
+from privbench_core.workload import Workload
 
 RUNS = Runs(1, (3.2,), (1e-9,))
 _QUERIES = 60

@@ -23,8 +23,8 @@ from privbench_core.evaluation.q_error import Recipe, generate_workload, run_wor
 from privbench_core.schema.tables import Schema
 from privbench_core.spec.load import dump_spec, load_spec
 from privbench_core.spec.model import Spec
+from privbench_core.workload import read_workload
 from privbench_core.workload.engine import Engine
-from privbench_core.workload.statements import read_workload
 from tests.helpers.row_figures import coarsen, row_figures
 
 _RECIPE = Recipe(queries=60, max_joins=3, max_predicates=2, seed=1)

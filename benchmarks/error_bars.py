@@ -30,8 +30,8 @@ from privbench_core.publishing.bundle import read_bundle
 from privbench_core.schema.columns import Column, ColumnType, Range, Values
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.spec.model import Spec
+from privbench_core.workload import Workload, read_sam_workload, read_workload
 from privbench_core.workload.engine import Engine, UnansweredError
-from privbench_core.workload.statements import Workload, read_sam_workload, read_workload
 
 RUNS = Runs(1, (0.8, 3.2))
 DATABASES = ("adult", "stats", "football", "epidemic")

@@ -38,8 +38,8 @@ from privbench_core.publishing.bundle import write_bundle
 from privbench_core.schema.columns import Column, Range
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.spec.load import load_spec
+from privbench_core.workload import Workload, read_sam_workload
 from privbench_core.workload.engine import Engine
-from privbench_core.workload.statements import Workload, read_sam_workload
 
 EPSILONS = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
 ADULT_RUNS = Runs(8, (3.2,))

@@ -36,7 +36,7 @@ from privbench_core.explain.plan import Explained, as_postgres, explain_query, p
 from privbench_core.publishing.bundle import load_bundle, read_bundle, write_bundle
 from privbench_core.publishing.statistics import statistics_sql
 from privbench_core.spec.model import Spec
-from privbench_core.workload.statements import Workload
+from privbench_core.workload import Workload
 
 EPSILON, DELTA = 3.2, 1e-9
 STATISTICS_ONLY, LOADED, AGAIN, SOURCE = "statistics_only", "loaded", "again", "source"

@@ -37,7 +37,7 @@ from privbench_core.publishing.bundle import Bundle, read_bundle, write_bundle
 from privbench_core.schema.tables import Schema
 from privbench_core.spec.load import dump_spec, load_spec
 from privbench_core.spec.model import Spec
-from privbench_core.workload.statements import Workload
+from privbench_core.workload import Workload
 
 ALONE = "Each query alone, exact but for noise that hides its largest unit, for all of ε"
 SHUFFLED = "source, columns shuffled"

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
         replicate,
         run,
     )
-    from privbench_core.backends.base import Loaded
+    from privbench_core.backends import Loaded
     from privbench_core.continuation.append import Appended
     from privbench_core.evaluation.evaluation import Certificate, Evaluation
     from privbench_core.explain.check import CheckResult, check
@@ -107,7 +107,7 @@ __all__ = [
 
 _NAMES = {
     "api": ("append", "certify", "error_bars", "evaluate", "plan", "publish", "replicate", "run"),
-    "backends.base": ("Loaded",),
+    "backends": ("Loaded",),
     "continuation.append": ("Appended",),
     "evaluation.evaluation": ("Certificate", "Evaluation"),
     "explain.check": ("CheckResult", "check"),

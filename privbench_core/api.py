@@ -9,7 +9,7 @@ from os import PathLike
 from pathlib import Path
 from types import UnionType
 
-from privbench_core.backends.base import Loaded
+from privbench_core.backends import Loaded
 from privbench_core.continuation.append import Appended, append_bundle
 from privbench_core.errors import PublishError, SpecError
 from privbench_core.evaluation.evaluation import Certificate, Evaluation, certify_bundle, evaluate_bundle
@@ -24,7 +24,7 @@ from privbench_core.pipeline.plans import plan_for
 from privbench_core.pipeline.rehearsal import make_replicates, rehearsal_of, source_state
 from privbench_core.pipeline.run import RunResult, run_spec
 from privbench_core.publishing.bundle import load_bundle, read_bundle, refuse_taken_folder
-from privbench_core.report.page import write_certificate, write_report
+from privbench_core.report import write_certificate, write_report
 from privbench_core.spec.load import load_spec
 from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Plan

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 import typer
 
-from privbench_core.commands.terminal import STOPPED, one_clear_line
+from privbench_core.commands import STOPPED, one_clear_line
 from privbench_core.version import __version__
 
 app = typer.Typer(

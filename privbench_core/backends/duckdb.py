@@ -18,7 +18,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from privbench_core.backends.base import (
+from privbench_core.backends import (
     Files,
     Loaded,
     Source,

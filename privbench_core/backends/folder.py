@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from privbench_core.backends.base import Source, canonical_parts, check_columns, check_table, parts_of
+from privbench_core.backends import Source, canonical_parts, check_columns, check_table, parts_of
 from privbench_core.backends.catalogue import CSV, SEVERAL_VALUES, Catalogue, FoundColumn, FoundTable, found_column
 from privbench_core.backends.fingerprint import fingerprint_files
 from privbench_core.errors import SourceError, did_you_mean

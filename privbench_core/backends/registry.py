@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from privbench_core.backends.base import Source
+from privbench_core.backends import Source
 from privbench_core.backends.catalogue import Catalogue
 from privbench_core.errors import SourceError, first_of
 from privbench_core.schema.tables import Table

@@ -15,7 +15,7 @@ from unittest.mock import patch
 
 import pyarrow as pa
 
-from privbench_core.backends.base import Source, check_columns, check_table, version_of
+from privbench_core.backends import Source, check_columns, check_table, version_of
 from privbench_core.backends.catalogue import Catalogue, FoundColumn, FoundTable, found_column
 from privbench_core.errors import SourceError
 from privbench_core.schema.tables import Table

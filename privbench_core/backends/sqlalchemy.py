@@ -20,7 +20,7 @@ import pyarrow as pa
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
-from privbench_core.backends.base import (
+from privbench_core.backends import (
     Source,
     canonical_table,
     check_columns,

@@ -12,13 +12,13 @@ from typing import Any
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from privbench_core.commands import NAMED, console, is_stop, print_json, say, show, subject
 from privbench_core.commands.ledger import (
     budget_in_words,
     cohort_as_data,
     lifetime_as_data,
     refreshes_as_data,
 )
-from privbench_core.commands.terminal import NAMED, console, is_stop, print_json, say, show, subject
 from privbench_core.errors import NoiseOnlyError, OutOfMemoryError
 from privbench_core.pipeline import executor
 from privbench_core.pipeline.account_status import WARNING, AccountStatus, lifetime_share, standing

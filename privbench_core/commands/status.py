@@ -7,9 +7,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from privbench_core.commands import print_json, say, show, subject
 from privbench_core.commands.ledger import lifetime_as_data, reading_ledger, refreshes_as_data, report_refreshes
 from privbench_core.commands.run import report_bundle, report_fidelity, watched
-from privbench_core.commands.terminal import print_json, say, show, subject
 from privbench_core.errors import SourceError, SpecError
 from privbench_core.pipeline.account_status import Cost, lifetime_share
 from privbench_core.pipeline.plans import plans_for

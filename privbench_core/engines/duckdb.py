@@ -13,7 +13,7 @@ import duckdb
 import pyarrow as pa
 from sqlglot import exp
 
-from privbench_core.backends.base import Source
+from privbench_core.backends import Source
 from privbench_core.backends.scratch import waited, waited_ahead
 from privbench_core.engines.sql.database import Search
 from privbench_core.engines.stored import LoadedRows, Passing, numbered, stored_type

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 from sqlglot import exp
 
-from privbench_core.backends.base import check_columns
+from privbench_core.backends import check_columns
 from privbench_core.backends.folder import FolderSource
 from privbench_core.backends.spark import CatalogueSource, Cluster, DataFrame, SparkSession, rows_of
 from privbench_core.backends.spark import types as spark

@@ -38,9 +38,9 @@ from privbench_core.publishing.bundle import Bundle, read_bundle
 from privbench_core.publishing.verdicts import MEANINGS, Grade, Verdict, worst_first
 from privbench_core.schema.tables import Schema
 from privbench_core.spec.model import FidelityPolicy, Spec
+from privbench_core.workload import Workload, read_sam_workload, read_workload
 from privbench_core.workload.engine import PLACEHOLDERS, TIMEOUT_SECONDS, Engine
 from privbench_core.workload.rebind import bind_missing
-from privbench_core.workload.statements import Workload, read_sam_workload, read_workload
 
 INTERNAL = "Internal: compares with private data. Do not publish."
 """The notice at the top of every report and in metrics.json."""

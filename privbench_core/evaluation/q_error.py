@@ -26,8 +26,8 @@ from privbench_core.evaluation.marginals import Figures
 from privbench_core.explain.comparison import summarize
 from privbench_core.publishing.verdicts import Grade, Verdict
 from privbench_core.schema.tables import Schema, Table
+from privbench_core.workload import Statement, Workload
 from privbench_core.workload.engine import TIMEOUT_SECONDS, Engine, ResolvedQuery, UnansweredError, literal
-from privbench_core.workload.statements import Statement, Workload
 
 CLASSES = ("low", "medium", "high")
 _OPERATORS = ("=", "<", ">")

@@ -47,7 +47,7 @@ from privbench_core.explain.plan import (
 from privbench_core.files import as_path
 from privbench_core.publishing.bundle import MANIFEST, Bundle, read_bundle
 from privbench_core.spec.location import parse_url
-from privbench_core.workload.statements import Workload
+from privbench_core.workload import Workload
 
 LIMITS = {
     name: limit for name, limit in DEFAULTS.items() if name in {"answered", "same_plan", "cost_ratio", "rows_q_error"}

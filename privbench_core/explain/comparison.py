@@ -36,8 +36,8 @@ from privbench_core.explain.plan import (
 from privbench_core.files import as_path
 from privbench_core.schema.tables import Schema
 from privbench_core.spec.yaml_io import read_yaml
+from privbench_core.workload import Workload
 from privbench_core.workload.engine import UnansweredError
-from privbench_core.workload.statements import Workload
 
 SHARES = {
     "answered": ("queries that ran", 1.0),

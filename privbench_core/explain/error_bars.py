@@ -35,6 +35,7 @@ from privbench_core.guards import SHOWN_DEVIATIONS
 from privbench_core.publishing.bundle import Bundle, Distances, read_replicates, read_rows
 from privbench_core.publishing.verdicts import JOIN, SIZE
 from privbench_core.schema.tables import Schema
+from privbench_core.workload import Workload
 from privbench_core.workload.engine import (
     TIMEOUT_SECONDS,
     Engine,
@@ -45,7 +46,6 @@ from privbench_core.workload.engine import (
     is_regenerated,
 )
 from privbench_core.workload.parameters import operands
-from privbench_core.workload.statements import Workload
 
 LEVEL = 0.95
 """Nominal coverage of the intervals."""

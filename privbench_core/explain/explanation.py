@@ -20,7 +20,7 @@ from privbench_core.explain.comparison import (
 from privbench_core.explain.plan import Explained, loaded, server, server_version
 from privbench_core.files import as_path
 from privbench_core.publishing.bundle import Bundle, read_bundle
-from privbench_core.workload.statements import Workload, read_workload
+from privbench_core.workload import Workload, read_workload
 
 
 @dataclass(frozen=True)

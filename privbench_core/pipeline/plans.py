@@ -16,7 +16,7 @@ from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Plan, load_synthesizer
 
 if TYPE_CHECKING:
-    from privbench_core.workload.statements import Workload
+    from privbench_core.workload import Workload
 
 
 def run_name(epsilon: float) -> str:
@@ -70,7 +70,7 @@ def public_workload(spec: Spec) -> dict[str, Workload]:
     """
     if spec.workload is None:
         return {}
-    from privbench_core.workload.statements import read_workload  # brings in sqlglot, for those who have a workload
+    from privbench_core.workload import read_workload  # brings in sqlglot, for those who have a workload
 
     workload = read_workload(spec.workload)
     return {file_name(spec.workload.stem): replace(workload, hide_literals=spec.literals == "hide")}

@@ -45,6 +45,7 @@ from privbench_core.errors import PublishError
 from privbench_core.schema.columns import Column
 from privbench_core.schema.documents import documents_to_learn
 from privbench_core.schema.tables import Schema, Table
+from privbench_core.workload import Workload
 from privbench_core.workload.anonymise import NOT_HIDDEN, hide_literals
 from privbench_core.workload.engine import (
     PLACEHOLDERS,
@@ -58,7 +59,6 @@ from privbench_core.workload.engine import (
     with_schemas,
 )
 from privbench_core.workload.parameters import bind_parameters
-from privbench_core.workload.statements import Workload
 from privbench_core.workload.values import RANGES, Distribution, Documents, ReleasedMarginal
 from privbench_core.workload.writes import outline
 

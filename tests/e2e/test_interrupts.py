@@ -106,7 +106,7 @@ def test_a_plan_stops(made_town: Path) -> None:
 @pytest.mark.slow
 def test_an_evaluation_leaves_no_half_of_a_report(made_town: Path, bundle: Path) -> None:
     out = made_town.parent / "report"
-    for place in ("privbench_core.evaluation.evaluation.compare", "privbench_core.report.page.render"):
+    for place in ("privbench_core.evaluation.evaluation.compare", "privbench_core.report.render"):
         _, error = interrupted(place, "evaluate", made_town, bundle, "--out", out, folder=made_town.parent)
         said_in_one_line(error, "; no report was written")
         assert not out.exists() or not any(out.iterdir())

@@ -18,7 +18,7 @@ from privbench_core.explain.explanation import explain_plans
 from privbench_core.explain.plan import both_loaded
 from privbench_core.publishing.bundle import write_bundle
 from privbench_core.spec.load import load_spec
-from privbench_core.workload.statements import Workload
+from privbench_core.workload import Workload
 from tests.helpers.postgres import new_database, rows
 
 SPEC = """\

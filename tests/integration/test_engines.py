@@ -20,12 +20,12 @@ import pytest
 from sqlglot import exp
 from typer.testing import CliRunner
 
+from privbench_core import engines
 from privbench_core.backends.folder import FolderSource
 from privbench_core.backends.sqlalchemy import DatabaseSource
 from privbench_core.cli import app
-from privbench_core.engines import choice
 from privbench_core.engines import duckdb as duckdb_engine
-from privbench_core.engines.choice import engine_of
+from privbench_core.engines import engine_of
 from privbench_core.engines.duckdb import DuckDBDatabase
 from privbench_core.engines.postgres import PostgresDatabase
 from privbench_core.engines.sql.engine import SqlEngine
@@ -110,7 +110,7 @@ def test_many_rows_in_parquet_files_are_counted_by_duckdb(
     spec = load_spec(town_spec).accepting_noise
     held = sum(town.tables[table.name].num_rows for table in town.schema.private_tables)
     for many, chosen in ((held + 1, "memory"), (held, "duckdb")):
-        monkeypatch.setattr(choice, "_MANY", many)
+        monkeypatch.setattr(engines, "_MANY", many)
         assert engine_of(spec) == chosen
         assert engine_of(with_engine(spec, "memory")) == "memory"
         planned = CliRunner().invoke(app, ["plan", str(town_spec)])

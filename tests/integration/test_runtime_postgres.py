@@ -15,7 +15,7 @@ from privbench_core.publishing.bundle import write_bundle
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
-from privbench_core.workload.statements import Workload
+from privbench_core.workload import Workload
 from tests.helpers.postgres import new_database, rows
 
 SCHEMA = Schema(

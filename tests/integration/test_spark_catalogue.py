@@ -26,7 +26,7 @@ from privbench_core.cli import app
 from privbench_core.columns.categorical import categorical_codec
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.draft.draft import reflect
-from privbench_core.engines.choice import engine_of
+from privbench_core.engines import engine_of
 from privbench_core.engines.sql.engine import SqlEngine
 from privbench_core.errors import SourceError
 from privbench_core.pipeline.run import run_spec

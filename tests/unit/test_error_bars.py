@@ -35,7 +35,7 @@ from privbench_core.publishing.verdicts import JOIN, TWO_WAY, FidelityFigure
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.tables import Table
 from privbench_core.spec.load import load_spec
-from privbench_core.workload.statements import Workload
+from privbench_core.workload import Workload
 from tests.conftest import Town
 
 PERSONS = "SELECT COUNT(*) FROM person"

@@ -21,7 +21,7 @@ from privbench_core.publishing.bundle import read_bundle
 from privbench_core.spec.load import dump_spec, load_spec
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import StepContext
-from privbench_core.workload.statements import Workload, read_workload
+from privbench_core.workload import Workload, read_workload
 from tests.helpers.noise import seed_noise
 from tests.helpers.planted import Place, place_of, planted_pair
 

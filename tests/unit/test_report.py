@@ -32,14 +32,13 @@ from privbench_core.explain.comparison import ComparedQuery, PlanComparison, Run
 from privbench_core.explain.plan import Explained, QueryPlan
 from privbench_core.publishing.bundle import write_bundle
 from privbench_core.publishing.verdicts import Grade
-from privbench_core.report import plots
-from privbench_core.report.page import advice_on, render
+from privbench_core.report import advice_on, plots, render
 from privbench_core.schema.columns import Column, ColumnType, Learn, Range, Values
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.spec.load import load_spec
 from privbench_core.spec.model import FidelityPolicy
 from privbench_core.version import __version__
-from privbench_core.workload.statements import Workload
+from privbench_core.workload import Workload
 from tests.conftest import Town
 from tests.helpers.databases import shop
 from tests.helpers.planted import integer, owner_key

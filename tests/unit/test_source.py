@@ -17,8 +17,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
-from privbench_core.backends import integrity
-from privbench_core.backends.base import canonical_table
+from privbench_core.backends import canonical_table, integrity
 from privbench_core.backends.fingerprint import fingerprint_rows
 from privbench_core.backends.folder import FolderSource
 from privbench_core.backends.integrity import check_rows

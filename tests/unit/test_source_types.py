@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privbench_core.backends.base import canonical_table
+from privbench_core.backends import canonical_table
 from privbench_core.backends.duckdb import DuckDBSource
 from privbench_core.backends.fingerprint import fingerprint_rows
 from privbench_core.backends.folder import FolderSource

@@ -28,7 +28,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
-from privbench_core.backends.base import Files, Loaded, refuse_tables
+from privbench_core.backends import Files, Loaded, refuse_tables
 from privbench_core.backends.postgres.ddl import (
     create_keys_sql,
     create_tables_sql,
