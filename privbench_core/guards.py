@@ -26,6 +26,7 @@ MAX_PAIRS = 400  # of columns of a table, whose joints are measured, or compared
 GRID_STEPS = 12  # of a grid on which the least of a function of one number is searched
 MAX_PARTS = 64  # of the rows, each of which is a group of codes at least
 MOST_CUT = 64  # cells of a column that one of these cuts: the heaviest
+MOST_PARTS = 2048  # of all cells of a column that it cuts
 WRITTEN_DATES = 1 << 24, 1 << 25  # the cell of the grid that holds dates of our times, written as 20201231
 DOCUMENT_DEPTH = 8  # levels of a JSON document, and items of an array in it: what is deeper, or further back, is cut
 DOCUMENT_LEAVES = 32  # scalars of a column of documents that are modelled

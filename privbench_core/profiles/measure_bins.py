@@ -23,7 +23,7 @@ from privbench_core.columns.discretizer import Binning, merge_cells, parts_worth
 from privbench_core.columns.intervals import OrderedCodec
 from privbench_core.errors import InternalError
 from privbench_core.estimators.segmentation import SIGNIFICANT, segment_sums, segments
-from privbench_core.guards import MOST_CUT, NEGLIGIBLE
+from privbench_core.guards import MOST_CUT, MOST_PARTS, NEGLIGIBLE
 from privbench_core.marginals.measure_one_way import measure_one_way, view_of_cells
 from privbench_core.marginals.measure_scores import highest_noise
 from privbench_core.privacy.budget import Measure, Price
@@ -205,7 +205,7 @@ def _paying(curator: Curator, known: Mapping[str, CellCounts], price: Price, num
 def _most_parts(columns: int) -> int:
     """Return the most parts of all cells of a column, if so many columns are counted; enough for `MOST_CUT` cells."""
     # Noise of more than 2^15 parts of the cells of a table takes long to draw.
-    return max(2 * MOST_CUT, min(2048, (1 << 15) // columns))
+    return max(2 * MOST_CUT, min(MOST_PARTS, (1 << 15) // columns))
 
 
 def _worth_cutting(known: CellCounts, bar: float, measure: Measure, most: int) -> dict[int, int]:
