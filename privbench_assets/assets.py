@@ -20,9 +20,9 @@ from time import perf_counter
 
 import dagster as dg
 
+from privbench_assets import group, identifier, op_name, report_key, source_key, step_key
 from privbench_assets.automation import freshness_policy, when_inputs_are_made
 from privbench_assets.checks import check_results, check_specs, up_to_date_result
-from privbench_assets.keys import group, identifier, op_name, report_key, source_key, step_key
 from privbench_assets.metadata import price_in_words, step_metadata
 from privbench_assets.resources import Session, nothing_private, public_error, session_key
 from privbench_assets.status import report_up_to_date

@@ -8,6 +8,7 @@ from typing import Any
 
 import dagster as dg
 
+from privbench_assets import source_key, step_key
 from privbench_assets.assets import report_asset, source_assets, step_asset
 from privbench_assets.automation import (
     observe_job,
@@ -16,7 +17,6 @@ from privbench_assets.automation import (
     refresh_schedule,
     refresh_sensor,
 )
-from privbench_assets.keys import source_key, step_key
 from privbench_assets.resources import session_key, session_resource
 from privbench_assets.status import benchmark_status, report_status
 from privbench_core.errors import InternalError

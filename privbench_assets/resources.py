@@ -24,7 +24,7 @@ import dagster as dg
 from dagster._core.errors import DagsterUserCodeProcessError
 from dagster_shared.error import SerializableErrorInfo
 
-from privbench_assets.keys import identifier
+from privbench_assets import identifier
 from privbench_core.errors import InternalError, PrivbenchError, ReleaseError
 from privbench_core.pipeline.executor import Executor
 from privbench_core.pipeline.record import last_observed

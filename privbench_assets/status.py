@@ -13,8 +13,8 @@ from typing import Any
 
 import dagster as dg
 
+from privbench_assets import group, status_key, step_key
 from privbench_assets.checks import up_to_date_result
-from privbench_assets.keys import group, status_key, step_key
 from privbench_assets.metadata import SYMBOL, markdown_table
 from privbench_assets.resources import Session, nothing_private, session_key
 from privbench_core.pipeline.account_status import AccountStatus, lifetime_share

@@ -30,8 +30,8 @@ from privbench_core.backends.postgres.ddl import (
     quote_text,
     sql_type,
 )
+from privbench_core.continuation import QUARTER, World, read_world
 from privbench_core.continuation.window import Window, next_window
-from privbench_core.continuation.world import QUARTER, World, read_world
 from privbench_core.errors import PublishError
 from privbench_core.files import write_durably
 from privbench_core.publishing.bundle import Bundle, parts_of, read_bundle

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from privbench_core.columns.opaque import length_limit
 from privbench_core.columns.surrogates import random_uuids
-from privbench_core.continuation.world import UNDATED, Ints, World, is_calendar, microseconds, owner_rows
+from privbench_core.continuation import UNDATED, Ints, World, is_calendar, microseconds, owner_rows
 from privbench_core.sampling.keys import common_numbers, ordinal_within
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.tables import Table

@@ -32,7 +32,7 @@ from privbench_core.synthesizers.contract import Key, Step, StepKind
 from privbench_core.synthesizers.steps.profile import released_units
 from privbench_core.units.measure_row_count import forecast_row_count
 from privbench_core.units.row_count import RowCount
-from privbench_core.validate.expectations import expectation_in_words, prepare_ahead
+from privbench_core.validate import expectation_in_words, prepare_ahead
 
 Progress = Callable[[int, int, Step], None]
 

@@ -17,8 +17,8 @@ import pytest
 from dagster._core.execution.backfill import BulkActionStatus
 from typer.testing import CliRunner
 
+from privbench_assets import step_key
 from privbench_assets.definitions import project_root
-from privbench_assets.keys import step_key
 from privbench_core.cli import app
 from privbench_core.pipeline.plans import plan_for, run_name
 from privbench_core.pipeline.record import last_observed, read_manifest
