@@ -351,8 +351,7 @@ def test_a_right_that_a_login_lacks_is_named(catalogue: CatalogueSource, monkeyp
 
 
 def test_pyspark_is_asked_for(town_spec: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("catalogue", "read"):
-        monkeypatch.setitem(sys.modules, f"privbench_core.backends.spark.{name}", None)
+    monkeypatch.setitem(sys.modules, "privbench_core.backends.spark", None)
     said = r"source: PySpark is not installed; run: pip install 'privbench\[spark\]'"
     with pytest.raises(SourceError, match=said):
         open_stored(_counted(town_spec, "sc://host/town"))
