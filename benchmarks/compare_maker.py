@@ -70,7 +70,7 @@ def sample_tables(
 ) -> dict[str, Any]:
     """Run a plan on rows that are in memory, up to its samples; return the tables of these by name."""
     from privbench_core.engines.memory import PrivateDatabase
-    from privbench_core.pipeline.plans import plan_for
+    from privbench_core.pipeline import plan_for
     from privbench_core.privacy.filter import PrivacyFilter
     from privbench_core.privacy.session import PrivateSession
     from privbench_core.synthesizers.artifact import Artifact
@@ -117,7 +117,7 @@ def _import_all() -> None:
         for module in walk_packages(found.__path__, f"{found.__name__}."):
             with suppress(ImportError):  # of packages that may not be there
                 import_module(module.name)
-    for name in ("privbench_core.pipeline.plans", "tests.helpers.noise", *_LIBRARIES):
+    for name in ("privbench_core.pipeline", "tests.helpers.noise", *_LIBRARIES):
         with suppress(ImportError):
             import_module(name)
 

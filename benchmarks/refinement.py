@@ -35,8 +35,7 @@ from privbench_core.columns.codec import Codes
 from privbench_core.evaluation.joins import LinkedTables, junctions, link_junction, link_tables
 from privbench_core.evaluation.marginals import EncodedTable, crossing_subsets, encode_tables, mean_distances
 from privbench_core.marginals.sampler import Rows
-from privbench_core.pipeline.executor import Executor
-from privbench_core.pipeline.run import public_workload
+from privbench_core.pipeline.executor import Executor, public_workload
 from privbench_core.pipeline.runner import Run, Runner
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.privacy.budget import Budget, Price, zero

@@ -78,7 +78,7 @@ def run_pipeline(spec: str, epsilon: float, delta: float, seed: int, out: str, s
     Ledger and releases go to a folder of their own with a lifetime budget that never ends: the spec's own budget is not
     touched, and no run is handed the releases of an earlier one.
     """
-    from privbench_core.pipeline.run import run_spec  # only the child process pays for it
+    from privbench_core.pipeline.executor import run_spec  # only the child process pays for it
 
     start = perf_counter()
     run_spec(
@@ -117,7 +117,7 @@ def bundle_of(
 
 def code_source(spec: str, epsilon: float, delta: float, seed: int, out: str, synthesizer: str | None = None) -> None:
     """Write the source, `within_codes` of what `run_pipeline` released into ``out``, there. Also in its own process."""
-    from privbench_core.pipeline.run import run_spec
+    from privbench_core.pipeline.executor import run_spec
 
     loaded, bundle = _loaded(spec, out), Path(out) / "bundle"
     result = run_spec(

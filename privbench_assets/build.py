@@ -20,7 +20,7 @@ from privbench_assets.automation import (
 from privbench_assets.resources import session_key, session_resource
 from privbench_assets.status import benchmark_status, report_status
 from privbench_core.errors import InternalError
-from privbench_core.pipeline.plans import plans_for
+from privbench_core.pipeline import plans_for
 from privbench_core.spec.load import load_spec
 from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Plan

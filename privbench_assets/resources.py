@@ -26,9 +26,8 @@ from dagster_shared.error import SerializableErrorInfo
 
 from privbench_assets import identifier
 from privbench_core.errors import InternalError, PrivbenchError, ReleaseError
-from privbench_core.pipeline.executor import Executor
+from privbench_core.pipeline.executor import Executor, refresh_executor
 from privbench_core.pipeline.record import last_observed
-from privbench_core.pipeline.run import refresh_executor
 from privbench_core.pipeline.status import Status, status_of
 from privbench_core.pipeline.workspace import Workspace, errors_folder
 from privbench_core.spec.model import Spec

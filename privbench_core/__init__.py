@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from privbench_core.explain.check import CheckResult, check
     from privbench_core.explain.error_bars import ErrorBars
     from privbench_core.explain.explanation import Explanation, explain_plans
-    from privbench_core.pipeline.run import RunResult
+    from privbench_core.pipeline.executor import RunResult
     from privbench_core.privacy.budget import Budget, Measure, Price
     from privbench_core.privacy.curator import Curator, Measurement
     from privbench_core.privacy.features import (
@@ -112,7 +112,7 @@ _NAMES = {
     "evaluation.evaluation": ("Certificate", "Evaluation"),
     "explain.check": ("CheckResult", "check"),
     "explain.explanation": ("Explanation", "explain_plans"),
-    "pipeline.run": ("RunResult",),
+    "pipeline.executor": ("RunResult",),
     "privacy.budget": ("Budget", "Measure", "Price"),
     "privacy.curator": ("Curator", "Measurement"),
     "privacy.features": (

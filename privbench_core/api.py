@@ -19,10 +19,9 @@ from privbench_core.explain.decisions import DecisionSettings
 from privbench_core.explain.error_bars import ErrorBars, intervals_of
 from privbench_core.explain.explanation import queries_of
 from privbench_core.files import as_path
-from privbench_core.pipeline.executor import Progress
-from privbench_core.pipeline.plans import plan_for
+from privbench_core.pipeline import plan_for
+from privbench_core.pipeline.executor import Progress, RunResult, run_spec
 from privbench_core.pipeline.rehearsal import make_replicates, rehearsal_of, source_state
-from privbench_core.pipeline.run import RunResult, run_spec
 from privbench_core.publishing.bundle import load_bundle, read_bundle, refuse_taken_folder
 from privbench_core.report import write_certificate, write_report
 from privbench_core.spec.load import load_spec

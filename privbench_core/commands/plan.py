@@ -23,8 +23,8 @@ from privbench_core.commands.ledger import (
 from privbench_core.engines import engine_of
 from privbench_core.errors import ReleaseError, SpecError, did_you_mean
 from privbench_core.guards import RANGE_ROWS
+from privbench_core.pipeline import plan_for
 from privbench_core.pipeline.account_status import AccountStatus, lifetime_share
-from privbench_core.pipeline.plans import plan_for
 from privbench_core.pipeline.receipt import guarantee_of
 from privbench_core.pipeline.workspace import ReleaseStore, database_folder
 from privbench_core.privacy.budget import Price

@@ -20,11 +20,10 @@ from privbench_core.commands.ledger import (
     refreshes_as_data,
 )
 from privbench_core.errors import NoiseOnlyError, OutOfMemoryError
-from privbench_core.pipeline import executor
+from privbench_core.pipeline import executor, plans_for, refuse_undeclared
 from privbench_core.pipeline.account_status import WARNING, AccountStatus, lifetime_share, standing
-from privbench_core.pipeline.plans import plans_for, refuse_undeclared
+from privbench_core.pipeline.executor import RunResult, run_spec
 from privbench_core.pipeline.receipt import guarantee_of
-from privbench_core.pipeline.run import RunResult, run_spec
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.privacy.budget import Price, zero
 from privbench_core.privacy.ledger.ledger import Entry

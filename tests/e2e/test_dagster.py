@@ -20,9 +20,9 @@ from typer.testing import CliRunner
 from privbench_assets import step_key
 from privbench_assets.definitions import project_root
 from privbench_core.cli import app
-from privbench_core.pipeline.plans import plan_for, run_name
+from privbench_core.pipeline import plan_for, run_name
+from privbench_core.pipeline.executor import run_spec
 from privbench_core.pipeline.record import last_observed, read_manifest
-from privbench_core.pipeline.run import run_spec
 from privbench_core.pipeline.workspace import open_ledger
 from privbench_core.privacy.budget import Price
 from privbench_core.publishing.bundle import read_bundle

@@ -13,7 +13,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from privbench_core.pipeline.run import run_spec
+from privbench_core.pipeline.executor import run_spec
 from privbench_core.spec.load import load_spec
 from tests.helpers.postgres import new_database, rows
 

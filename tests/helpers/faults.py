@@ -16,8 +16,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-import privbench_core.pipeline.plans as pipeline_plans
-import privbench_core.pipeline.run as pipeline_run
+import privbench_core.pipeline as pipeline_plans
+import privbench_core.pipeline.executor as pipeline_run
 from privbench_core import files as folder_module
 from privbench_core.errors import PrivbenchError
 from privbench_core.files import VARIABLE

@@ -20,7 +20,7 @@ from privbench_core.errors import (
     SpecError,
     UnsupportedBudgetError,
 )
-from privbench_core.pipeline.run import run_spec
+from privbench_core.pipeline.executor import run_spec
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.publishing.bundle import read_bundle
 from privbench_core.spec.load import load_spec

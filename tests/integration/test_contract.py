@@ -24,8 +24,8 @@ from privbench_core.errors import (
     SpecError,
     UnsupportedBudgetError,
 )
-from privbench_core.pipeline.plans import plan_for
-from privbench_core.pipeline.run import RunResult
+from privbench_core.pipeline import plan_for
+from privbench_core.pipeline.executor import RunResult
 from privbench_core.pipeline.workspace import ReleaseStore, Workspace
 from privbench_core.privacy.budget import Budget
 from privbench_core.publishing.bundle import read_bundle

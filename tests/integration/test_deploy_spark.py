@@ -21,7 +21,7 @@ from privbench_core.backends.folder import FolderSource
 from privbench_core.draft.draft import reflect
 from privbench_core.engines.sql.engine import SqlEngine
 from privbench_core.errors import SourceError
-from privbench_core.pipeline.run import run_spec
+from privbench_core.pipeline.executor import run_spec
 from privbench_core.pipeline.workspace import open_ledger
 from privbench_core.privacy.view_building import build_view
 from privbench_core.schema.columns import Column, ColumnType
@@ -47,7 +47,7 @@ from dataclasses import replace
 from pathlib import Path
 from privbench_core.engines.spark import SparkDatabase
 from privbench_core.engines.sql.engine import SqlEngine
-from privbench_core.pipeline.run import run_spec
+from privbench_core.pipeline.executor import run_spec
 from privbench_core.spec.load import load_spec
 SqlEngine.coded = lambda *_: os.kill(os.getpid(), int(sys.argv[4]))
 spec = replace(load_spec(Path(sys.argv[1])), cluster=sys.argv[3], engine="spark")

@@ -31,7 +31,7 @@ from privbench_core.engines.postgres import PostgresDatabase
 from privbench_core.engines.sql.engine import SqlEngine
 from privbench_core.engines.stored import LoadedRows
 from privbench_core.errors import SourceError
-from privbench_core.pipeline.run import run_spec
+from privbench_core.pipeline.executor import run_spec
 from privbench_core.pipeline.workspace import Workspace, open_ledger
 from privbench_core.privacy.view_building import build_view
 from privbench_core.privacy.views import ViewSpec
@@ -49,7 +49,7 @@ _KILLED = """
 import os, signal, sys
 from pathlib import Path
 from privbench_core.engines.sql.engine import SqlEngine
-from privbench_core.pipeline.run import run_spec
+from privbench_core.pipeline.executor import run_spec
 from privbench_core.spec.load import load_spec
 SqlEngine.coded = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 run_spec(load_spec(Path(sys.argv[1])), 3.2, out=Path(sys.argv[2]))

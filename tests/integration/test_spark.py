@@ -29,7 +29,7 @@ from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.registry import codec_for
 from privbench_core.engines.sql.engine import SqlEngine
 from privbench_core.errors import SourceError
-from privbench_core.pipeline.run import run_spec
+from privbench_core.pipeline.executor import run_spec
 from privbench_core.pipeline.workspace import open_ledger
 from privbench_core.privacy.features import Own
 from privbench_core.privacy.view_building import build_view

@@ -29,7 +29,7 @@ from privbench_core.draft.draft import reflect
 from privbench_core.engines import engine_of
 from privbench_core.engines.sql.engine import SqlEngine
 from privbench_core.errors import SourceError
-from privbench_core.pipeline.run import run_spec
+from privbench_core.pipeline.executor import run_spec
 from privbench_core.privacy.features import Own
 from privbench_core.privacy.view_building import build_view
 from privbench_core.privacy.views import ViewSpec

@@ -43,7 +43,7 @@ PAYMENT = [
         "undeclared-epsilon",
         "payment",
         "the library buys at an ε that the spec does not list",
-        "pipeline/run.py",
+        "pipeline/executor.py",
         "    if not undeclared_epsilon:\n        refuse_undeclared(spec, epsilon)\n",
         "",
         (f"{_T_FIRST}::test_the_library_buys_nothing_at_an_epsilon_that_nobody_declared",),

@@ -11,7 +11,7 @@ import pytest
 
 from privbench_core.api import publish
 from privbench_core.errors import NoiseOnlyError
-from privbench_core.pipeline.plans import plan_for
+from privbench_core.pipeline import plan_for
 from privbench_core.privacy.neighbour_relation import differences, neighbour_relation
 from privbench_core.publishing.bundle import read_bundle
 from privbench_core.schema.tables import Schema, Table

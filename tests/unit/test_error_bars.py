@@ -20,7 +20,7 @@ from privbench_core.cli import app
 from privbench_core.commands.bundles import show_error_bars
 from privbench_core.errors import PublishError
 from privbench_core.explain.error_bars import intervals_of
-from privbench_core.pipeline.plans import plan_for
+from privbench_core.pipeline import plan_for
 from privbench_core.pipeline.rehearsal import make_replicates, rehearse
 from privbench_core.publishing.bundle import (
     MANIFEST,

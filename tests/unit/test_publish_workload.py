@@ -13,8 +13,8 @@ import pytest
 from privbench_assets.checks import check_results, check_specs
 from privbench_assets.resources import Session
 from privbench_core.errors import SourceError, SpecError
-from privbench_core.pipeline.plans import plan_for
-from privbench_core.pipeline.run import RunResult
+from privbench_core.pipeline import plan_for
+from privbench_core.pipeline.executor import RunResult
 from privbench_core.pipeline.runner import Run, Runner
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.publishing.bundle import read_bundle

@@ -10,7 +10,7 @@ import pytest
 
 from privbench_core.commands.plan import show_plans
 from privbench_core.marginals.measure_pairs import PairwiseFit
-from privbench_core.pipeline.plans import plan_for
+from privbench_core.pipeline import plan_for
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.schema.queried import UNQUERIED
 from privbench_core.spec.load import dump_spec, load_spec
