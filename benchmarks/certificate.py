@@ -22,7 +22,7 @@ from privbench_core.evaluation.evaluation import Certificate, certify_bundle
 from privbench_core.evaluation.q_error import Recipe, generate_workload
 from privbench_core.explain.comparison import RunTimeSettings
 from privbench_core.explain.decisions import DecisionSettings
-from privbench_core.publishing.bundle import write_bundle
+from privbench_core.publishing import write_bundle
 from privbench_core.spec.load import dump_spec, load_spec
 from privbench_core.spec.model import Spec
 from privbench_core.workload import Workload

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from benchmarks.workloads import Case, Tables, source_rows
 from privbench_core.errors import PrivbenchError
-from privbench_core.evaluation.inputs import shuffled_reference
+from privbench_core.evaluation import shuffled_reference
 from privbench_core.evaluation.marginals import column_subsets, encode_tables, subset_distances
 from privbench_core.evaluation.q_error import Recipe, generate_workload, run_workload
 from privbench_core.schema.tables import Schema

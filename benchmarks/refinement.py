@@ -40,7 +40,7 @@ from privbench_core.pipeline.runner import Run, Runner
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.privacy.budget import Budget, Price, zero
 from privbench_core.profiles.profile import Profile
-from privbench_core.publishing.bundle import read_bundle
+from privbench_core.publishing import read_bundle
 from privbench_core.schema.columns import Column, ColumnType, Range
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table

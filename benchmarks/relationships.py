@@ -44,7 +44,7 @@ from privbench_core.evaluation.joins import (
     link_tables,
 )
 from privbench_core.evaluation.marginals import EncodedTable, crossing_subsets, encode_tables, mean_distances
-from privbench_core.publishing.bundle import read_bundle
+from privbench_core.publishing import read_bundle
 from privbench_core.schema.columns import Column, ColumnType, Range, Values
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table

@@ -33,7 +33,7 @@ from privbench_core.backends.postgres.temporary import PostgresServer, temporary
 from privbench_core.errors import PrivbenchError
 from privbench_core.evaluation.q_error import Recipe, generate_workload
 from privbench_core.explain.plan import Explained, as_postgres, explain_query, prepare
-from privbench_core.publishing.bundle import load_bundle, read_bundle, write_bundle
+from privbench_core.publishing import load_bundle, read_bundle, write_bundle
 from privbench_core.publishing.statistics import statistics_sql
 from privbench_core.spec.model import Spec
 from privbench_core.workload import Workload

@@ -27,13 +27,13 @@ from privbench_core.backends.integrity import check_rows
 from privbench_core.backends.registry import open_source
 from privbench_core.columns.differences import values_of_owners, written_values
 from privbench_core.engines.memory_relations import Relations
-from privbench_core.evaluation.inputs import shuffled_reference
+from privbench_core.evaluation import shuffled_reference
 from privbench_core.evaluation.marginals import Figures
 from privbench_core.evaluation.q_error import WorkloadResult, run_workload
 from privbench_core.explain.comparison import RunTimeSettings, compare_plans
 from privbench_core.explain.plan import both_loaded
 from privbench_core.profiles.profile import Profile
-from privbench_core.publishing.bundle import Bundle, read_bundle, write_bundle
+from privbench_core.publishing import Bundle, read_bundle, write_bundle
 from privbench_core.schema.tables import Schema
 from privbench_core.spec.load import dump_spec, load_spec
 from privbench_core.spec.model import Spec

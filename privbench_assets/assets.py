@@ -234,7 +234,7 @@ def report_asset(spec: Spec, plans: Mapping[str, Plan], epsilons: dg.PartitionsD
         with nothing_private(spec, key.to_user_string()):
             # Imported here: they bring Arrow, SciPy and more, which the UI need not load to draw the graph.
             from privbench_core.api import certify, evaluate
-            from privbench_core.publishing.bundle import is_bundle
+            from privbench_core.publishing import is_bundle
 
             begun, bundle, folder = perf_counter(), bundle_folder(spec, epsilon), report_folder(spec, epsilon)
             if not is_bundle(bundle):

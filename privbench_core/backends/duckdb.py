@@ -38,7 +38,7 @@ from privbench_core.backends.catalogue import (
     with_exact_names,
 )
 from privbench_core.backends.fingerprint import fingerprint_files
-from privbench_core.backends.postgres.ddl import (
+from privbench_core.backends.postgres import (
     comment_statements,
     first_statements,
     name_list,

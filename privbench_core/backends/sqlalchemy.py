@@ -37,8 +37,8 @@ from privbench_core.backends.catalogue import (
     with_exact_names,
 )
 from privbench_core.backends.expressions import declared_table
+from privbench_core.backends.postgres import quote_identifier
 from privbench_core.backends.postgres.catalogue import postgres_catalogue
-from privbench_core.backends.postgres.ddl import quote_identifier
 from privbench_core.errors import SourceError
 from privbench_core.guards import BLOCK_ROWS
 from privbench_core.schema.columns import Column

@@ -18,16 +18,16 @@ import typer
 from privbench_core.api import append, certify, error_bars, evaluate, replicate
 from privbench_core.commands import NAMED, console, print_json, say, show
 from privbench_core.commands.run import progress_bar
+from privbench_core.evaluation import refuse_inside_bundle
 from privbench_core.evaluation.comparison import Comparison
 from privbench_core.evaluation.evaluation import INTERNAL, Certificate, Evaluation
-from privbench_core.evaluation.inputs import refuse_inside_bundle
 from privbench_core.evaluation.marginals import Figures
 from privbench_core.evaluation.q_error import WorkloadResult, in_words
+from privbench_core.explain import Explanation, explain_plans
 from privbench_core.explain.check import CheckResult, check
 from privbench_core.explain.comparison import PlanComparison
 from privbench_core.explain.error_bars import LEVEL, ROWS, Interval
-from privbench_core.explain.explanation import Explanation, explain_plans
-from privbench_core.publishing.bundle import load_bundle
+from privbench_core.publishing import load_bundle
 from privbench_core.report import threshold_rows, write_explanation
 from privbench_core.spec.load import load_spec
 

@@ -27,7 +27,7 @@ from privbench_core.pipeline.receipt import guarantee_of
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.privacy.budget import Price, zero
 from privbench_core.privacy.ledger.ledger import Entry
-from privbench_core.publishing.bundle import read_bundle, refuse_taken_folder
+from privbench_core.publishing import read_bundle, refuse_taken_folder
 from privbench_core.publishing.verdicts import Verdict
 from privbench_core.spec.load import load_spec
 from privbench_core.spec.model import Spec, with_engine

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from privbench_core.columns.row_constraints import NOT_APPLICABLE, VIOLATED, verdicts
 from privbench_core.errors import PublishError
 from privbench_core.guards import SAMPLE_ROWS
-from privbench_core.publishing.bundle import Bundle
+from privbench_core.publishing import Bundle
 from privbench_core.sampling.keys import common_numbers, parent_rows
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.constraints import ForeignKey

@@ -17,7 +17,7 @@ from privbench_core.spec.location import expand, is_spark_url, is_url, split_spa
 from privbench_core.spec.model import DEFAULT_ENGINE, Spec
 
 if TYPE_CHECKING:
-    from privbench_core.engines.sql.database import Database
+    from privbench_core.engines.sql import Database
     from privbench_core.engines.sql.engine import SqlEngine
 
 _MANY = 3_000_000  # private rows; with more, DuckDB is not slower on two cores, and takes less memory

@@ -15,7 +15,7 @@ from sqlglot import exp
 
 from privbench_core.backends import Source
 from privbench_core.backends.scratch import waited, waited_ahead
-from privbench_core.engines.sql.database import Search
+from privbench_core.engines.sql import Search
 from privbench_core.engines.stored import LoadedRows, Passing, numbered, stored_type
 from privbench_core.errors import SourceError
 from privbench_core.files import exclusive, lock_of

@@ -17,7 +17,7 @@ from sqlalchemy.dialects import postgresql
 from sqlglot import exp
 
 from privbench_core.backends.sqlalchemy import DatabaseSource, base_type
-from privbench_core.engines.sql.database import Search, of_column, refuse_unfit
+from privbench_core.engines.sql import Search, of_column, refuse_unfit
 from privbench_core.engines.stored import LoadedRows
 from privbench_core.errors import SourceError
 from privbench_core.schema.columns import Column, ColumnType

@@ -19,7 +19,7 @@ from privbench_core.backends import check_columns
 from privbench_core.backends.folder import FolderSource
 from privbench_core.backends.spark import CatalogueSource, Cluster, DataFrame, SparkSession, rows_of
 from privbench_core.backends.spark import types as spark
-from privbench_core.engines.sql.database import ListSearch, Search, of_column, refuse_unfit
+from privbench_core.engines.sql import ListSearch, Search, of_column, refuse_unfit
 from privbench_core.engines.stored import LoadedRows
 from privbench_core.errors import SourceError
 from privbench_core.schema.columns import Column, ColumnType

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from privbench_core.evaluation.inputs import DatabasePair
+from privbench_core.evaluation import DatabasePair
 from privbench_core.evaluation.joins import (
     LinkedTables,
     chains,

@@ -17,12 +17,13 @@ from typing import Any
 import sqlglot
 
 from privbench_core.errors import SourceError, first_of
+from privbench_core.evaluation import BundleAndSource, BundleSummary, read_bundle_and_source, shuffled_reference
 from privbench_core.evaluation.attacks import RunOnRows
 from privbench_core.evaluation.comparison import Comparison, compare
-from privbench_core.evaluation.inputs import BundleAndSource, BundleSummary, read_bundle_and_source, shuffled_reference
 from privbench_core.evaluation.marginals import SEED, Figures
 from privbench_core.evaluation.privacy_figures import privacy_figures
 from privbench_core.evaluation.q_error import QUERY_SECONDS, Recipe, WorkloadResult, generate_workload, run_workload
+from privbench_core.explain import queries_of
 from privbench_core.explain.comparison import (
     DEFAULTS,
     PlanComparison,
@@ -31,10 +32,9 @@ from privbench_core.explain.comparison import (
     missed_thresholds,
 )
 from privbench_core.explain.decisions import Decisions, DecisionSettings, decide
-from privbench_core.explain.explanation import queries_of
 from privbench_core.explain.plan import both_loaded, prepare
 from privbench_core.files import file_name
-from privbench_core.publishing.bundle import Bundle, read_bundle
+from privbench_core.publishing import Bundle, read_bundle
 from privbench_core.publishing.verdicts import MEANINGS, Grade, Verdict, worst_first
 from privbench_core.schema.tables import Schema
 from privbench_core.spec.model import FidelityPolicy, Spec

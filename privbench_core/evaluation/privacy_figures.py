@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from privbench_core.evaluation import BundleAndSource, DatabasePair
 from privbench_core.evaluation.attacks import (
     REFERENCE,
     RunOnRows,
@@ -28,7 +29,6 @@ from privbench_core.evaluation.attacks import (
     rehearse_half,
     run_attacks,
 )
-from privbench_core.evaluation.inputs import BundleAndSource, DatabasePair
 from privbench_core.evaluation.marginals import SEED, EncodedTable, Figures
 from privbench_core.sampling.keys import parent_rows
 from privbench_core.schema.columns import Column, Learn, Pattern

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from privbench_core.backends.postgres.ddl import join_condition, quote_identifier
+from privbench_core.backends.postgres import join_condition, quote_identifier
 from privbench_core.errors import SourceError
 from privbench_core.evaluation.marginals import Figures
 from privbench_core.explain.comparison import summarize

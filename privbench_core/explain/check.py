@@ -19,8 +19,9 @@ from typing import Any
 
 import psycopg
 
-from privbench_core.backends.postgres.ddl import qualified, quote_text
+from privbench_core.backends.postgres import qualified, quote_text
 from privbench_core.errors import PublishError, SpecError
+from privbench_core.explain import queries_of
 from privbench_core.explain.comparison import (
     DEFAULTS,
     RunTimeSettings,
@@ -31,7 +32,6 @@ from privbench_core.explain.comparison import (
     share_of,
     summary_of,
 )
-from privbench_core.explain.explanation import queries_of
 from privbench_core.explain.plan import (
     Database,
     Explained,
@@ -45,7 +45,7 @@ from privbench_core.explain.plan import (
     server_version,
 )
 from privbench_core.files import as_path
-from privbench_core.publishing.bundle import MANIFEST, Bundle, read_bundle
+from privbench_core.publishing import MANIFEST, Bundle, read_bundle
 from privbench_core.spec.location import parse_url
 from privbench_core.workload import Workload
 

@@ -30,9 +30,9 @@ import numpy as np
 import scipy
 from sqlglot import exp
 
-from privbench_core.backends.postgres.ddl import join_condition, quote_identifier
+from privbench_core.backends.postgres import join_condition, quote_identifier
 from privbench_core.guards import SHOWN_DEVIATIONS
-from privbench_core.publishing.bundle import Bundle, Distances, read_replicates, read_rows
+from privbench_core.publishing import Bundle, Distances, read_replicates, read_rows
 from privbench_core.publishing.verdicts import JOIN, SIZE
 from privbench_core.schema.tables import Schema
 from privbench_core.workload import Workload

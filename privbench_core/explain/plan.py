@@ -22,10 +22,10 @@ import psycopg
 import pyarrow as pa
 from sqlalchemy import URL
 
-from privbench_core.backends.postgres.ddl import qualified, quote_identifier
+from privbench_core.backends.postgres import qualified, quote_identifier
 from privbench_core.backends.postgres.temporary import temporary_postgres
 from privbench_core.errors import PublishError
-from privbench_core.publishing.bundle import load_bundle, write_bundle
+from privbench_core.publishing import load_bundle, write_bundle
 from privbench_core.schema.tables import Schema
 from privbench_core.spec.location import describe, parse_url
 from privbench_core.workload.engine import UnansweredError, resolve, with_schemas

@@ -26,14 +26,14 @@ from pathlib import Path
 import pyarrow as pa
 
 from privbench_core.errors import BudgetError, InternalError, PrivbenchError, PublishError, SpecError
+from privbench_core.evaluation import summarize_bundle
 from privbench_core.evaluation.attacks import RunOnRows
-from privbench_core.evaluation.inputs import summarize_bundle
 from privbench_core.pipeline import plan_for, run_name
 from privbench_core.pipeline.executor import Executor, Progress
 from privbench_core.pipeline.runner import Made, Run, Runner
 from privbench_core.pipeline.snapshot import GivenRows
 from privbench_core.pipeline.workspace import Scratch, Workspace, database_folder
-from privbench_core.publishing.bundle import add_replicates, is_bundle, read_bundle
+from privbench_core.publishing import add_replicates, is_bundle, read_bundle
 from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Key, Plan, StepKind
 from privbench_core.synthesizers.steps.sampled import SampledTable

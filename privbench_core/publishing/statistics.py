@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 from sqlglot.errors import SqlglotError
 
 from privbench_core.backends.expressions import without_enums
-from privbench_core.backends.postgres.analyze import SAMPLE_ROWS, column_statistics, element_statistics, rows_of_keys
-from privbench_core.backends.postgres.ddl import (
+from privbench_core.backends.postgres import (
     IndexParts,
     create_schema_sql,
     index_parts,
@@ -32,6 +31,7 @@ from privbench_core.backends.postgres.ddl import (
     quote_text,
     with_heirs,
 )
+from privbench_core.backends.postgres.analyze import SAMPLE_ROWS, column_statistics, element_statistics, rows_of_keys
 from privbench_core.backends.postgres.load import FIRST_VERSION, array_literal, copy_text, spelled
 from privbench_core.backends.postgres.pages import NO_DUPLICATES, Stored, heap_pages, index_pages, stored
 from privbench_core.backends.scratch import bounded, scratch

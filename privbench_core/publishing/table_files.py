@@ -61,7 +61,7 @@ class RowRanges:
 def write_ranges(
     folder: Path, schema: Schema, table: Table, rows: pa.Table | RowRanges, *, csv: bool, workers: int | None
 ) -> list[dict[str, Any]]:
-    """Write the rows of a table, and return what the manifest says of each file; see `bundle.write_bundle`."""
+    """Write the rows of a table, and return what the manifest says of each file; see `write_bundle`."""
     from privbench_core.backends.duckdb import RowTrial
 
     ranges = rows if isinstance(rows, RowRanges) else RowRanges(1, lambda _, file: write_table(file, table, rows))

@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from privbench_core.backends.postgres.ddl import (
+from privbench_core.backends.postgres import (
     create_keys_sql,
     create_tables_sql,
     move_to_heirs,

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from privbench_core.errors import first_of
+from privbench_core.evaluation import BundleSummary, refuse_inside_bundle, summarize_bundle
 from privbench_core.evaluation.comparison import CELLS, FANOUT_METRICS, JOIN_METRICS
 from privbench_core.evaluation.evaluation import INTERNAL, Certificate, Evaluation
-from privbench_core.evaluation.inputs import BundleSummary, refuse_inside_bundle, summarize_bundle
 from privbench_core.evaluation.marginals import DISTANCE_CAPTIONS, SEED, Figures
+from privbench_core.explain import Explanation
 from privbench_core.explain.comparison import RATIOS, SHARES, PlanComparison
-from privbench_core.explain.explanation import Explanation
 from privbench_core.files import write_durably
 from privbench_core.publishing.verdicts import Grade
 from privbench_core.report import plots

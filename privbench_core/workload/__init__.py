@@ -28,7 +28,7 @@ import sqlglot
 from numpy.typing import NDArray
 from sqlglot import TokenType
 
-from privbench_core.backends.postgres.ddl import quote_identifier, quote_text
+from privbench_core.backends.postgres import quote_identifier, quote_text
 from privbench_core.errors import SourceError, did_you_mean
 from privbench_core.schema.tables import Table
 

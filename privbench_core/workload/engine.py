@@ -25,7 +25,7 @@ import pyarrow as pa
 import sqlglot
 from sqlglot import exp
 
-from privbench_core.backends.postgres.ddl import quote_identifier, quote_text
+from privbench_core.backends.postgres import quote_identifier, quote_text
 from privbench_core.errors import did_you_mean
 from privbench_core.schema.columns import Column
 from privbench_core.schema.queried import Place, Queried

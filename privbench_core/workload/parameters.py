@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import sqlglot
 from sqlglot import exp
 
-from privbench_core.backends.postgres.ddl import sql_type
+from privbench_core.backends.postgres import sql_type
 from privbench_core.columns.opaque import length_limit
 from privbench_core.columns.surrogates import random_uuids
 from privbench_core.schema.columns import Column, ColumnType

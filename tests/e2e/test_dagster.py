@@ -25,7 +25,7 @@ from privbench_core.pipeline.executor import run_spec
 from privbench_core.pipeline.record import last_observed, read_manifest
 from privbench_core.pipeline.workspace import open_ledger
 from privbench_core.privacy.budget import Price
-from privbench_core.publishing.bundle import read_bundle
+from privbench_core.publishing import read_bundle
 from privbench_core.spec.load import dump_spec, load_spec
 from privbench_core.spec.model import Spec
 from tests.helpers.servers import answers, code_server, free_port, graphql, running, wait_for

@@ -26,7 +26,7 @@ from privbench_core.privacy.ledger.ledger import Ledger
 from privbench_core.privacy.ledger.postgres import PostgresStore
 from privbench_core.privacy.ledger.sqlite import SqliteStore
 from privbench_core.privacy.noise import OpenDPNoise
-from privbench_core.publishing.bundle import read_bundle
+from privbench_core.publishing import read_bundle
 from privbench_core.spec.load import load_spec
 from tests.helpers.fake_synthesizer import FakeSynthesizer
 from tests.helpers.processes import PROCESSES

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from privbench_core.backends import sqlalchemy as postgres
 from privbench_core.backends.fingerprint import fingerprint_rows
-from privbench_core.backends.postgres.ddl import create_schema_sql
+from privbench_core.backends.postgres import create_schema_sql
 from privbench_core.backends.registry import open_stored
 from privbench_core.draft.draft import reflect
 from privbench_core.errors import SourceError

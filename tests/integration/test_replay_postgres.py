@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from privbench_core.publishing.bundle import load_bundle, read_bundle, write_bundle
+from privbench_core.publishing import load_bundle, read_bundle, write_bundle
 from privbench_core.schema.columns import Column, ColumnType, EnumType, Learn, Range, Values
 from privbench_core.schema.constraints import Check, ForeignKey
 from privbench_core.schema.tables import Schema, Table

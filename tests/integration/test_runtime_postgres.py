@@ -11,7 +11,7 @@ from privbench_core.errors import PublishError
 from privbench_core.explain import plan
 from privbench_core.explain.comparison import RunTimeSettings, compare_plans
 from privbench_core.explain.plan import both_loaded
-from privbench_core.publishing.bundle import write_bundle
+from privbench_core.publishing import write_bundle
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table

@@ -19,7 +19,7 @@ from privbench_core.backends.postgres import load
 from privbench_core.backends.postgres.analyze import SAMPLE_ROWS
 from privbench_core.errors import PublishError
 from privbench_core.explain.plan import explain_query
-from privbench_core.publishing.bundle import MANIFEST, load_bundle, read_bundle, write_bundle
+from privbench_core.publishing import MANIFEST, load_bundle, read_bundle, write_bundle
 from privbench_core.publishing.statistics import statistics_sql
 from privbench_core.schema.columns import Column, ColumnType, EnumType, Generated
 from privbench_core.schema.constraints import ForeignKey, Index

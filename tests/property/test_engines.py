@@ -29,9 +29,9 @@ from privbench_core.columns.group_codes import index_coder
 from privbench_core.columns.intervals import OrderedCodec, StepCodec, equal_width_codec, log_scale_codec
 from privbench_core.columns.registry import codec_for
 from privbench_core.columns.row_constraints import NOT_APPLICABLE, SATISFIED, VERDICTS, VIOLATED, expected_numbers
+from privbench_core.engines import sql as search_module
 from privbench_core.engines.duckdb import DuckDBDatabase
 from privbench_core.engines.postgres import PostgresDatabase
-from privbench_core.engines.sql import database as search_module
 from privbench_core.engines.sql import engine as engine_module
 from privbench_core.engines.stored import Passing, order_key
 from privbench_core.errors import SourceError

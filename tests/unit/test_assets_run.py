@@ -12,7 +12,7 @@ from privbench_core.errors import SourceError
 from privbench_core.pipeline.record import read_manifest
 from privbench_core.pipeline.snapshot import Snapshot
 from privbench_core.pipeline.workspace import Workspace, database_folder
-from privbench_core.publishing.bundle import read_bundle
+from privbench_core.publishing import read_bundle
 from privbench_core.schema.tables import Table
 from tests.helpers.orchestrated import Orchestrated, errors, shown, versions
 

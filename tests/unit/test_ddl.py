@@ -13,7 +13,7 @@ import pytest
 
 from privbench_core.backends import scratch
 from privbench_core.backends.duckdb import RowTrial, duckdb_schema
-from privbench_core.backends.postgres.ddl import (
+from privbench_core.backends.postgres import (
     AFTER_THE_ROWS,
     create_keys_sql,
     create_schema_sql,

@@ -22,7 +22,7 @@ from privbench_core.errors import PublishError
 from privbench_core.explain.error_bars import intervals_of
 from privbench_core.pipeline import plan_for
 from privbench_core.pipeline.rehearsal import make_replicates, rehearse
-from privbench_core.publishing.bundle import (
+from privbench_core.publishing import (
     MANIFEST,
     README,
     Bundle,

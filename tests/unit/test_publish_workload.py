@@ -17,7 +17,7 @@ from privbench_core.pipeline import plan_for
 from privbench_core.pipeline.executor import RunResult
 from privbench_core.pipeline.runner import Run, Runner
 from privbench_core.pipeline.workspace import Workspace
-from privbench_core.publishing.bundle import read_bundle
+from privbench_core.publishing import read_bundle
 from privbench_core.spec.load import dump_spec, load_spec
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import StepContext

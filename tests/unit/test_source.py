@@ -21,7 +21,7 @@ from privbench_core.backends import canonical_table, integrity
 from privbench_core.backends.fingerprint import fingerprint_rows
 from privbench_core.backends.folder import FolderSource
 from privbench_core.backends.integrity import check_rows
-from privbench_core.backends.postgres.ddl import create_tables_sql
+from privbench_core.backends.postgres import create_tables_sql
 from privbench_core.backends.registry import open_stored
 from privbench_core.backends.sqlalchemy import DatabaseSource
 from privbench_core.errors import SourceError

@@ -29,7 +29,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from privbench_core.backends import Files, Loaded, refuse_tables
-from privbench_core.backends.postgres.ddl import (
+from privbench_core.backends.postgres import (
     create_keys_sql,
     create_tables_sql,
     move_to_heirs,

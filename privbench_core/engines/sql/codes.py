@@ -36,7 +36,7 @@ from privbench_core.columns.row_constraints import (
     WEEKS,
 )
 from privbench_core.columns.surrogates import SurrogateCodec
-from privbench_core.engines.sql.database import (
+from privbench_core.engines.sql import (
     NUMBERS,
     REALS,
     TEXTS,

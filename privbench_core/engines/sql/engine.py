@@ -19,8 +19,8 @@ from privbench_core.columns.codec import Codes
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.exact_sums import LARGEST, contingency
 from privbench_core.columns.group_codes import agreement_codes
+from privbench_core.engines.sql import Database, column, count
 from privbench_core.engines.sql.counting import covering, next_siblings, whole_units
-from privbench_core.engines.sql.database import Database, column, count
 from privbench_core.engines.sql.relations import RowChecks, Tables, keep_rows
 from privbench_core.engines.sql.views import ORDER, OWNER_ROW, ROWS_OF_UNIT, UNIT, WEIGHT, Views
 from privbench_core.engines.stored import LoadedRows, canonical, numbered, unit_divisors, unit_weights

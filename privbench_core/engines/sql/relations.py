@@ -27,8 +27,8 @@ import pyarrow as pa
 from sqlglot import exp
 
 from privbench_core.backends.integrity import Findings
+from privbench_core.engines.sql import Database, Expr, column, is_missing, number, text
 from privbench_core.engines.sql.codes import difference_of
-from privbench_core.engines.sql.database import Database, Expr, column, is_missing, number, text
 from privbench_core.engines.stored import order_key
 from privbench_core.privacy.relations import WEIGHT_SCALE, carries
 from privbench_core.schema.constraints import ForeignKey

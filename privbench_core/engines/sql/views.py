@@ -12,8 +12,8 @@ from sqlglot import exp
 
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.group_codes import ALONE, DIFFERENT, SAME
+from privbench_core.engines.sql import Expr, column, is_null, number, text
 from privbench_core.engines.sql.codes import code_of, difference_of, verdict_of
-from privbench_core.engines.sql.database import Expr, column, is_null, number, text
 from privbench_core.engines.sql.relations import Tables, weight
 from privbench_core.errors import InternalError
 from privbench_core.privacy.features import (

@@ -18,7 +18,7 @@ import pyarrow as pa
 from privbench_core.errors import InternalError, ValidationError
 from privbench_core.privacy.budget import Price
 from privbench_core.profiles.expected_noise import link_noise
-from privbench_core.publishing.bundle import read_bundle, write_bundle
+from privbench_core.publishing import read_bundle, write_bundle
 from privbench_core.publishing.table_files import RowRanges, write_table
 from privbench_core.publishing.verdicts import FidelityFigure, blocking, judge_tables, lost_in
 from privbench_core.sampling.keys import added_by, as_added
