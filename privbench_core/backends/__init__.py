@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from privbench_core.backends.catalogue import Catalogue
-from privbench_core.backends.fingerprint import fingerprint_rows
+from privbench_core.backends.integrity import fingerprint_rows
 from privbench_core.errors import PublishError, SourceError, did_you_mean, first_of
 from privbench_core.schema.columns import Column
 from privbench_core.schema.tables import Table
@@ -70,7 +70,7 @@ class Source(ABC):
         return None
 
     def fingerprint(self, table: Table) -> str:
-        """Return a hex digest of the table's content, see `fingerprint.fingerprint_rows`."""
+        """Return a hex digest of the table's content, see `integrity.fingerprint_rows`."""
         return fingerprint_rows(table, self.read(table))
 
     @abstractmethod

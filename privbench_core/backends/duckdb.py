@@ -37,7 +37,7 @@ from privbench_core.backends.catalogue import (
     found_column,
     with_exact_names,
 )
-from privbench_core.backends.fingerprint import fingerprint_files
+from privbench_core.backends.integrity import fingerprint_files
 from privbench_core.backends.postgres import (
     comment_statements,
     first_statements,

@@ -29,7 +29,7 @@ import pyarrow.parquet as pq
 
 from privbench_core.backends import Source, canonical_parts, check_columns, check_table, parts_of
 from privbench_core.backends.catalogue import CSV, SEVERAL_VALUES, Catalogue, FoundColumn, FoundTable, found_column
-from privbench_core.backends.fingerprint import fingerprint_files
+from privbench_core.backends.integrity import fingerprint_files
 from privbench_core.errors import SourceError, did_you_mean
 from privbench_core.schema.columns import ColumnType
 from privbench_core.schema.tables import Table

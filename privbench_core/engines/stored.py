@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from privbench_core.backends.fingerprint import RowDigest
+from privbench_core.backends.integrity import RowDigest
 from privbench_core.backends.scratch import scratch
 from privbench_core.privacy.relations import WEIGHT_SCALE
 from privbench_core.schema.columns import Column
@@ -87,7 +87,7 @@ class LoadedRows:
 
     Attributes:
         in_order: Whether their numbers, from 0 on, are in the order of the primary key, which none of them repeats.
-        fingerprint: Of the rows, see `backends.fingerprint.fingerprint_rows`; None where that is not known.
+        fingerprint: Of the rows, see `backends.integrity.fingerprint_rows`; None where that is not known.
     """
 
     in_order: bool = False

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from privbench_core.backends import Source, versioned
-from privbench_core.backends.fingerprint import fingerprint_rows
-from privbench_core.backends.integrity import check_rows
+from privbench_core.backends.integrity import check_rows, fingerprint_rows
 from privbench_core.backends.registry import open_source
 from privbench_core.engines import engine_of, open_engine
 from privbench_core.engines.memory import PrivateDatabase

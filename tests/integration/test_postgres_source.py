@@ -12,7 +12,7 @@ import pytest
 import sqlalchemy as sa
 
 from privbench_core.backends import sqlalchemy as postgres
-from privbench_core.backends.fingerprint import fingerprint_rows
+from privbench_core.backends.integrity import fingerprint_rows
 from privbench_core.backends.postgres import create_schema_sql
 from privbench_core.backends.registry import open_stored
 from privbench_core.draft.draft import reflect

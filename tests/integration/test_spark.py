@@ -22,8 +22,8 @@ import pytest
 import yaml
 
 from privbench_assets.build import build_defs
-from privbench_core.backends.fingerprint import fingerprint_rows
 from privbench_core.backends.folder import FolderSource
+from privbench_core.backends.integrity import fingerprint_rows
 from privbench_core.columns.categorical import categorical_codec
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.registry import codec_for

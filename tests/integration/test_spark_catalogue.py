@@ -19,8 +19,8 @@ import pytest
 from typer.testing import CliRunner
 
 from privbench_assets.build import build_defs
-from privbench_core.backends.fingerprint import fingerprint_rows
 from privbench_core.backends.folder import FolderSource
+from privbench_core.backends.integrity import fingerprint_rows
 from privbench_core.backends.registry import open_stored
 from privbench_core.cli import app
 from privbench_core.columns.categorical import categorical_codec

@@ -19,8 +19,7 @@ import pytest
 import sqlglot
 from sqlglot.tokens import TokenType
 
-from privbench_core.backends.fingerprint import fingerprint_rows
-from privbench_core.backends.integrity import check_rows
+from privbench_core.backends.integrity import check_rows, fingerprint_rows
 from privbench_core.columns.categorical import categorical_codec
 from privbench_core.columns.codec import Codec
 from privbench_core.columns.discretizer import Binning, Discretizer

@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from sqlglot import exp
 
-from privbench_core.backends.fingerprint import BLOCK, RowDigest
+from privbench_core.backends.integrity import BLOCK, RowDigest
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.exact_sums import LARGEST, contingency
@@ -81,7 +81,7 @@ class SqlEngine:
                 self._loaded[table.name] = self._database.load(table, name, hashed=hashed)
 
     def fingerprint(self, table: Table) -> str:
-        """See `backends.fingerprint.fingerprint_rows`: of the rows as they were loaded, before `keep`."""
+        """See `backends.integrity.fingerprint_rows`: of the rows as they were loaded, before `keep`."""
         if (known := self._loaded[table.name].fingerprint) is not None:
             return known
         stored = self._tables.columns(table.name, [column.name for column in table.columns])
