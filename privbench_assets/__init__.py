@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import re
 from hashlib import blake2b
+from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from privbench_core.synthesizers.contract import Key, StepKind
+if TYPE_CHECKING:
+    from privbench_core.synthesizers.contract import Key
+
 
 _KEY_PART = re.compile(r"[A-Za-z0-9_.-]+")
 _WORD = re.compile(r"[A-Za-z0-9]+(?:_[A-Za-z0-9]+)*")  # no double underscore, which separates words
-_PLAIN = {StepKind.PUBLISH}  # stages whose last word says enough
 
 
 def step_key(database: str, key: Key) -> dg.AssetKey:
@@ -28,8 +30,10 @@ def step_key(database: str, key: Key) -> dg.AssetKey:
     >>> step_key("town", ("publish", "bundle")).to_user_string()
     'town/publish/bundle'
     """
+    from privbench_core.synthesizers.contract import StepKind  # loads Arrow, and this is imported for a name alone
+
     stage, *name = key
-    if name and stage not in _PLAIN:
+    if name and stage != StepKind.PUBLISH:  # whose last word says enough
         name[-1] = f"{name[-1]}_{stage}"
     return _key(database, stage, *name)
 
