@@ -114,7 +114,7 @@ def _import_all() -> None:
             found = import_module(f"privbench_core.{package}")
         except ModuleNotFoundError:  # of another state of the code
             continue
-        for module in walk_packages(found.__path__, f"{found.__name__}."):
+        for module in walk_packages(getattr(found, "__path__", ()), f"{found.__name__}."):
             with suppress(ImportError):  # of packages that may not be there
                 import_module(module.name)
     for name in ("privbench_core.pipeline", "tests.helpers.noise", *_LIBRARIES):
