@@ -29,7 +29,7 @@ from privbench_core.backends.integrity import check_rows
 from privbench_core.backends.registry import open_source
 from privbench_core.draft.draft import Decisions, reflect, survey
 from privbench_core.errors import PrivbenchError
-from privbench_core.evaluation.inputs import shuffled_reference
+from privbench_core.evaluation import shuffled_reference
 from privbench_core.spec.load import load_spec
 from privbench_core.spec.model import Spec
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from privbench_core.backends.postgres.ddl import quote_identifier
+from privbench_core.backends.postgres import quote_identifier
 from privbench_core.profiles.measure_lags import tied_columns
 from privbench_core.sampling.keys import group_numbers
 from privbench_core.schema.columns import ColumnType, Pattern

@@ -1,13 +1,14 @@
 """What rows make of a constraint between their columns, the values that it gives to one of them, and declared ones.
 
 Values are compared as numbers of their types (`Grid.numbers`), so that an engine that holds such numbers finds the same
-(`engines.sql.row_constraints`).
+(`engines.sql.codes`).
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import math
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache, reduce
 from typing import TYPE_CHECKING, TypeAlias
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 
 from privbench_core.arrays import Mask
 from privbench_core.columns.grid import Grid
-from privbench_core.guards import EXACT_FLOAT, FLOAT_DIGITS
+from privbench_core.guards import EXACT_FLOAT
 from privbench_core.schema.checks import columns_of, parse_check
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.row_constraints import (
@@ -119,7 +120,7 @@ def expected_numbers(table: Table, constraint: ValueConstraint, values: Mapping[
         result, unknown = _result(table, constraint, values)
         if column.type is ColumnType.FLOAT:
             digits = max(0, -math.floor(math.log10(2 * constraint.within)))
-            return (np.round(result, digits) if digits < FLOAT_DIGITS else result), unknown
+            return (np.round(result, digits) if digits < sys.float_info.dig else result), unknown
         low, high = Grid.of(column).extent
         steps = np.clip(np.rint(result * 10.0 ** (column.scale or 0)), -EXACT_FLOAT, EXACT_FLOAT).astype(np.int64)
         return np.minimum(np.maximum(steps, low), high), unknown
@@ -170,7 +171,7 @@ def can_be_equal(column: Column, of: Column) -> bool:
 
 def rounding_of(column: Column) -> float:
     """Return half of what the values of a column are rounded to, by its type; nearly nothing, of floats."""
-    return 10.0 ** -(FLOAT_DIGITS if column.type is ColumnType.FLOAT else column.scale or 0) / 2
+    return 10.0 ** -(sys.float_info.dig if column.type is ColumnType.FLOAT else column.scale or 0) / 2
 
 
 def can_hold(constraint: RowConstraint, columns: Sequence[Column]) -> bool:

@@ -31,7 +31,7 @@ from privbench_core.columns.row_constraints import (
     reals_of,
     rounding_of,
 )
-from privbench_core.guards import FEW_LETTERS, SCREENED, TINY
+from privbench_core.guards import SCREENED, TINY
 from privbench_core.profiles.profile import Profile
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.row_constraints import (
@@ -354,7 +354,8 @@ def _common_start(one: str, other: str) -> int:
 def _comparable(first: Column, last: Column) -> bool:
     """Return whether one of two columns may be meant not to be above the other: dates, or numbers with like names."""
     one, other = first.name, last.name
-    same = max(_common_start(one, other), _common_start(one[::-1], other[::-1])) >= FEW_LETTERS
+    # Fewer letters than three are in common by chance, not by the meaning of the names.
+    same = max(_common_start(one, other), _common_start(one[::-1], other[::-1])) >= 3  # noqa: PLR2004
     return first.type.logical.calendar or (same and not _parts(one) and not _parts(other))
 
 

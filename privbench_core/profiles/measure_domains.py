@@ -23,16 +23,11 @@ from privbench_core.columns.made_up import plausible_bounds
 from privbench_core.columns.registry import codec_for
 from privbench_core.estimators.segmentation import segment_and_smooth
 from privbench_core.guards import (
-    ASSUMED_DIGITS,
     CELLS_PER_OCTAVE,
     EXACT_FLOAT,
     EXPECTED_LEAVES,
-    MAX_OCTAVES,
-    MAX_YEARS,
-    RARER,
     TINY,
     TOLERANCE,
-    UNKNOWN_CODES,
     WRITTEN_DATES,
 )
 from privbench_core.marginals.measure_one_way import view_of_cells
@@ -166,7 +161,8 @@ def expected_codes(table: Table) -> list[int]:
     """Return the number of codes of each attribute that has several, before anything is learned."""
     declared = [c for c in table.modelled if not isinstance(c.domain, Learn)]
     sizes = [codec_for(column, table=table.name).size for column in declared]
-    return [size for size in sizes if size > 1] + [UNKNOWN_CODES] * (len(table.attributes) - len(declared))
+    # A column is taken to have 32 codes before its domain is learned.
+    return [size for size in sizes if size > 1] + [32] * (len(table.attributes) - len(declared))
 
 
 def lists_to_learn(table: Table) -> list[Column]:
@@ -225,8 +221,10 @@ def _occupied(grid: OrderedCodec, counts: Array, sigma: float, price: Price, pla
     what lies next to all that was seen.
     """
     seen = np.zeros(len(counts), bool)
-    windows = [w for w in powers_up_to(MAX_YEARS if grid.grid.logical.calendar else MAX_OCTAVES) if w <= len(counts)]
-    bar = highest_noise(price.measure, sigma, RARER * len(counts) * len(windows))
+    # Cells that are looked at together: numbers span a few powers of two, dates span decades.
+    windows = [w for w in powers_up_to(128 if grid.grid.logical.calendar else 8) if w <= len(counts)]
+    # Noise alone makes one of these stretches significant 100 times less often than a spike does.
+    bar = highest_noise(price.measure, sigma, 100 * len(counts) * len(windows))
     for width in windows:
         unseen = np.where(seen, 0.0, counts)
         summed = np.append(0.0, np.cumsum(unseen))
@@ -347,7 +345,8 @@ def _in_steps(codec: OrderedCodec, step: float | None) -> OrderedCodec:
     Where noise hid the step of floats (None), they get decimals enough for ten thousand values of the range.
     """
     if step is None:
-        step = float(f"1e{math.floor(math.log10(max(codec.last - codec.cuts[0], TINY))) - ASSUMED_DIGITS}")
+        # Of floats whose digits noise hides: 4 digits after the first one of their range.
+        step = float(f"1e{math.floor(math.log10(max(codec.last - codec.cuts[0], TINY))) - 4}")
     if not step:
         return codec
     if codec.grid.continuous:

@@ -27,7 +27,7 @@ from privbench_core.columns.codec import Codes
 from privbench_core.columns.differences import encoded, modelled_values, with_followers, written_values
 from privbench_core.columns.discretizer import Discretizer, joined
 from privbench_core.estimators.fitting import fit_margins
-from privbench_core.guards import FEW_ROWS, MAX_CELLS, NEGLIGIBLE, REDRAWING_ROUNDS, SETTLING_ROUNDS, SWEEPS
+from privbench_core.guards import FEW_ROWS, MAX_CELLS, NEGLIGIBLE, REDRAWING_ROUNDS, SETTLING_ROUNDS
 from privbench_core.links.parent_choice import repeated
 from privbench_core.marginals.record_swapping import TargetTable, swap
 from privbench_core.marginals.sampler import Model, Rows
@@ -272,7 +272,7 @@ def allocate_within_bins(
     sizes = np.cumsum([len(columns[a].rows) * len(columns[b].rows) for a, b in pairs])
     kept = pairs[: int(np.searchsorted(sizes, MAX_CELLS, side="right"))]  # the smallest
     targets = [TargetTable((a, b), _expected(columns[a], columns[b])) for a, b in kept]
-    swap(cells, targets, [(name,) for name in discretizers if name in merged], rng, sweeps=SWEEPS, within=codes)
+    swap(cells, targets, [(name,) for name in discretizers if name in merged], rng, within=codes)
     return cells
 
 

@@ -17,14 +17,12 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
-from privbench_core.backends import integrity
-from privbench_core.backends.cast import canonical_table
-from privbench_core.backends.fingerprint import fingerprint_rows
-from privbench_core.backends.folder.read import FolderSource
-from privbench_core.backends.integrity import check_rows
-from privbench_core.backends.postgres.ddl import create_tables_sql
+from privbench_core.backends import canonical_table, integrity
+from privbench_core.backends.folder import FolderSource
+from privbench_core.backends.integrity import check_rows, fingerprint_rows
+from privbench_core.backends.postgres import create_tables_sql
 from privbench_core.backends.registry import open_stored
-from privbench_core.backends.sqlalchemy.read import DatabaseSource
+from privbench_core.backends.sqlalchemy import DatabaseSource
 from privbench_core.errors import SourceError
 from privbench_core.schema.columns import Column, ColumnType, Learn
 from privbench_core.schema.constraints import ForeignKey
@@ -611,7 +609,7 @@ def _repeated(schema: Schema, rows: dict[str, pa.Table]) -> int:
 
 @pytest.mark.parametrize("block", [1, 7, 1000])
 def test_orphans_are_found_whatever_the_blocks(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
-    monkeypatch.setattr(integrity, "_BLOCK", block)
+    monkeypatch.setattr(integrity, "_KEYS_AT_ONCE", block)
     rng = np.random.default_rng(block)
     a = [(x, y) for x in range(4) for y in "pq"]
     b = [

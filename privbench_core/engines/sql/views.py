@@ -1,4 +1,4 @@
-"""Views as queries over the tables of kept rows: the twin of `engines.memory.database`."""
+"""Views as queries over the tables of kept rows: the twin of `engines.memory`."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from sqlglot import exp
 
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.group_codes import ALONE, DIFFERENT, SAME
-from privbench_core.engines.sql.codes import code_of, difference_of
-from privbench_core.engines.sql.literals import Expr, column, is_null, number, text
+from privbench_core.engines.sql import Expr, column, is_null, number, text
+from privbench_core.engines.sql.codes import code_of, difference_of, verdict_of
 from privbench_core.engines.sql.relations import Tables, weight
-from privbench_core.engines.sql.row_constraints import verdict_of
 from privbench_core.errors import InternalError
 from privbench_core.privacy.features import (
     CoMember,

@@ -17,7 +17,7 @@ from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.exact_sums import weighted_sums
 from privbench_core.columns.group_codes import agreement_codes, place_codes
 from privbench_core.columns.row_constraints import verdicts
-from privbench_core.engines.memory.relations import Relations, Rows
+from privbench_core.engines.memory_relations import Relations, Rows
 from privbench_core.errors import InternalError
 from privbench_core.guards import RANGE_ROWS
 from privbench_core.privacy.clipping import UnitsOfRows

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from privbench_core.arrays import Mask, runs
 from privbench_core.columns.differences import beside_rows, modelled_values, values_of_owners
 from privbench_core.columns.group_codes import next_in_runs
-from privbench_core.engines.keyed_order import keyed_order, unit_divisors, unit_weights
+from privbench_core.engines.stored import keyed_order, unit_divisors, unit_weights
 from privbench_core.guards import RANGE_ROWS
 from privbench_core.privacy.relations import carries
 from privbench_core.schema.constraints import ForeignKey
