@@ -19,8 +19,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from privbench_core.columns.codec import Codec, Codes
-from privbench_core.columns.grid import Grid, Numbers, is_multiple, sentinels_of
-from privbench_core.columns.written_dates import day_of, written_day
+from privbench_core.columns.grid import Grid, Numbers, day_of, is_multiple, sentinels_of, written_day
 from privbench_core.errors import InternalError, SpecError
 from privbench_core.guards import EXACT_FLOAT, FINEST_CELL, TINY
 from privbench_core.schema.columns import Column, ColumnType, Scalar

@@ -26,6 +26,7 @@ from privbench_core.arrays import Array, Mask
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.differences import encoded, modelled_values, with_followers, written_values
 from privbench_core.columns.discretizer import Discretizer, joined
+from privbench_core.columns.surrogates import agreeing_names
 from privbench_core.estimators.fitting import fit_margins
 from privbench_core.guards import FEW_ROWS, MAX_CELLS, NEGLIGIBLE, REDRAWING_ROUNDS, SETTLING_ROUNDS
 from privbench_core.links.parent_choice import repeated
@@ -34,7 +35,6 @@ from privbench_core.marginals.sampler import Model, Rows
 from privbench_core.sampling.constraints import RowRule, made_dependent, made_to_satisfy
 from privbench_core.sampling.keys import group_numbers
 from privbench_core.sampling.lags import DatedRows
-from privbench_core.sampling.persons import agreeing_names
 from privbench_core.sampling.ranges import in_ranges, row_ranges
 from privbench_core.schema.documents import documents_to_learn
 from privbench_core.schema.row_constraints import RowConstraint, ValueConstraint

@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from privbench_core.columns.group_codes import ALONE, DIFFERENT, SAME, place_codes
 from privbench_core.engines.memory import PrivateDatabase
 from privbench_core.engines.stored import keyed_order
-from privbench_core.privacy.features import GroupTypes, MemberPlace, Own, OwnerType, OwnType, SiblingAgreement
+from privbench_core.privacy.features import (
+    Feature,
+    GroupTypes,
+    MemberPlace,
+    Own,
+    OwnerType,
+    OwnType,
+    SiblingAgreement,
+    SincePrevious,
+)
 from privbench_core.privacy.view_building import build_view
 from privbench_core.privacy.views import ViewSpec
 from privbench_core.schema.constraints import ForeignKey
 from tests.helpers.databases import Database
-from tests.helpers.networks import AGREEMENT, PLACE, TYPE, X, network, random_types
+from tests.helpers.networks import AGREEMENT, APART, PLACE, TYPE, X, network, random_types
 
 _DATABASES = 60
 
@@ -84,9 +95,13 @@ def test_the_order_of_rows_has_no_say(number: int) -> None:
         types = random_types(rng, database.schema, key)
         one, other = (by_id(each, key.parent, shown(each.private(), key, types, 0)[0]) for each in (database, moved))
         assert one == other
-        alike = MemberPlace(key, "x", X, np.zeros(X.size, dtype=np.int64), 3)
-        agreeing = SiblingAgreement(key, "x", X)
-        for view in (ViewSpec(key.child, {"p": (alike, PLACE)}), ViewSpec(key.child, {"p": (agreeing, AGREEMENT)})):
+        of_siblings: list[tuple[Feature, Any]] = [
+            (MemberPlace(key, "x", X, np.zeros(X.size, dtype=np.int64), 3), PLACE),
+            (SiblingAgreement(key, "x", X), AGREEMENT),
+            (SincePrevious(key, "x"), APART),
+        ]
+        for feature in of_siblings:
+            view = ViewSpec(key.child, {"p": feature})
             one, other = (
                 by_id(each, key.child, build_view(each.private(), view).codes["p"].tolist())
                 for each in (database, moved)
@@ -129,6 +144,25 @@ def test_a_row_agrees_with_the_next_kept_sibling_by_a_keyed_hash(number: int) ->
             group = group[np.argsort(hashed[group])]
             other = group[(list(group).index(row) + 1) % len(group)]
             assert code == (ALONE if len(group) == 1 else SAME if values[row] == values[other] else DIFFERENT)
+
+
+@pytest.mark.parametrize("number", range(_DATABASES))
+def test_a_row_is_compared_with_the_kept_sibling_before_it(number: int) -> None:
+    rng = np.random.default_rng([11, number])
+    database = network(rng)
+    private = database.private()
+    for key in owner_keys(database):
+        codes = build_view(private, ViewSpec(key.child, {"d": (SincePrevious(key, "x"), APART)})).codes["d"]
+        values = private.values_of(key.child, "x").to_pylist()
+        parents, kept = private.parent_rows(key), private.kept(key.child)
+        rows = np.flatnonzero(kept)
+        for parent in np.unique(parents[kept]):
+            mine = [place for place, row in enumerate(rows) if parents[row] == parent]
+            known = sorted(values[rows[place]] for place in mine if values[rows[place]] is not None)
+            apart = [after - before for before, after in pairwise(known)] if parent >= 0 else []
+            expected = apart + [None] * (len(mine) - len(apart))
+            found = APART.encode(pa.chunked_array([pa.array(expected, pa.int64())]))
+            assert sorted(codes[mine]) == sorted(found)
 
 
 def by_id(database: Database, table: str, codes: list[int]) -> Mapping[int, int]:
