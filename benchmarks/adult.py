@@ -18,11 +18,10 @@ from benchmarks.measure import Codes, Method, Runs
 from benchmarks.report import Row, machine, markdown, medians, with_ratios
 from benchmarks.sam import cardinalities
 from privbench_core.errors import SourceError, did_you_mean
-from privbench_core.evaluation.encode import value_codes
-from privbench_core.evaluation.marginals import column_subsets, mean_distances
+from privbench_core.evaluation.marginals import column_subsets, mean_distances, value_codes
 from privbench_core.evaluation.q_error import q_errors
 from privbench_core.explain.comparison import summarize
-from privbench_core.workload.statements import Query, load_sam_workload
+from privbench_core.workload import Query, load_sam_workload
 
 EPSILONS = (0.2, 0.8, 3.2)
 RUNS = Runs(3, EPSILONS, (1e-9, 0.0))

@@ -28,12 +28,12 @@ from benchmarks.strangers import draft_spec
 from benchmarks.strangers_data import STRANGERS
 from privbench_core import append, publish
 from privbench_core.backends.integrity import check_rows
-from privbench_core.backends.postgres.ddl import qualified, quote_identifier
+from privbench_core.backends.postgres import qualified, quote_identifier
 from privbench_core.backends.postgres.temporary import temporary_postgres
 from privbench_core.backends.registry import open_source
+from privbench_core.continuation import UNDATED, Ints, World, read_world
 from privbench_core.continuation.window import next_window
-from privbench_core.continuation.world import UNDATED, Ints, World, read_world
-from privbench_core.publishing.bundle import Bundle, read_bundle, write_bundle
+from privbench_core.publishing import Bundle, read_bundle, write_bundle
 from privbench_core.schema.types.durations import DAY
 from privbench_core.spec.load import load_spec
 from privbench_core.spec.model import Spec

@@ -22,9 +22,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from privbench_core.evaluation.attacks import nearest_distances
-from privbench_core.evaluation.encode import EncodedTable, encode_tables
 from privbench_core.evaluation.joins import chain_links
-from privbench_core.evaluation.marginals import column_subsets
+from privbench_core.evaluation.marginals import EncodedTable, column_subsets, encode_tables
 from privbench_core.schema.tables import Schema
 
 Floats = NDArray[np.float64]

@@ -18,14 +18,14 @@ from benchmarks.report import Row, machine, markdown
 from benchmarks.strangers import draft_spec
 from benchmarks.strangers_data import STRANGERS
 from benchmarks.workloads import source_rows
-from privbench_core.evaluation.certificate import Certificate, certify_bundle
+from privbench_core.evaluation.evaluation import Certificate, certify_bundle
 from privbench_core.evaluation.q_error import Recipe, generate_workload
 from privbench_core.explain.comparison import RunTimeSettings
 from privbench_core.explain.decisions import DecisionSettings
-from privbench_core.publishing.bundle import write_bundle
+from privbench_core.publishing import write_bundle
 from privbench_core.spec.load import dump_spec, load_spec
 from privbench_core.spec.model import Spec
-from privbench_core.workload.statements import Workload
+from privbench_core.workload import Workload
 
 RUNS = Runs(1, (3.2,), (1e-9,))
 _QUERIES = 60

@@ -17,15 +17,14 @@ import pyarrow as pa
 
 from benchmarks.workloads import Case, Tables, source_rows
 from privbench_core.errors import PrivbenchError
-from privbench_core.evaluation.encode import encode_tables
-from privbench_core.evaluation.inputs import shuffled_reference
-from privbench_core.evaluation.marginals import column_subsets, subset_distances
+from privbench_core.evaluation import shuffled_reference
+from privbench_core.evaluation.marginals import column_subsets, encode_tables, subset_distances
 from privbench_core.evaluation.q_error import Recipe, generate_workload, run_workload
 from privbench_core.schema.tables import Schema
 from privbench_core.spec.load import dump_spec, load_spec
 from privbench_core.spec.model import Spec
+from privbench_core.workload import read_workload
 from privbench_core.workload.engine import Engine
-from privbench_core.workload.statements import read_workload
 from tests.helpers.row_figures import coarsen, row_figures
 
 _RECIPE = Recipe(queries=60, max_joins=3, max_predicates=2, seed=1)

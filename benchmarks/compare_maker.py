@@ -69,8 +69,8 @@ def sample_tables(
     spec: Any, rows: Mapping[str, Any], epsilon: float, delta: float, seed: int, synthesizer: str
 ) -> dict[str, Any]:
     """Run a plan on rows that are in memory, up to its samples; return the tables of these by name."""
-    from privbench_core.engines.memory.database import PrivateDatabase
-    from privbench_core.pipeline.plans import plan_for
+    from privbench_core.engines.memory import PrivateDatabase
+    from privbench_core.pipeline import plan_for
     from privbench_core.privacy.filter import PrivacyFilter
     from privbench_core.privacy.session import PrivateSession
     from privbench_core.synthesizers.artifact import Artifact
@@ -114,10 +114,10 @@ def _import_all() -> None:
             found = import_module(f"privbench_core.{package}")
         except ModuleNotFoundError:  # of another state of the code
             continue
-        for module in walk_packages(found.__path__, f"{found.__name__}."):
+        for module in walk_packages(getattr(found, "__path__", ()), f"{found.__name__}."):
             with suppress(ImportError):  # of packages that may not be there
                 import_module(module.name)
-    for name in ("privbench_core.pipeline.plans", "tests.helpers.noise", *_LIBRARIES):
+    for name in ("privbench_core.pipeline", "tests.helpers.noise", *_LIBRARIES):
         with suppress(ImportError):
             import_module(name)
 

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from privbench_core.errors import SourceError
-from privbench_core.workload.statements import Query
+from privbench_core.workload import Query
 
 Codes = NDArray[np.integer]
 

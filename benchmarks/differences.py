@@ -25,7 +25,7 @@ from benchmarks.measure import Runs
 from benchmarks.report import Row, machine, markdown, medians
 from benchmarks.workloads import SHUFFLED, Case, Tables, made_by
 from privbench_core.errors import SourceError
-from privbench_core.evaluation.inputs import shuffled_reference
+from privbench_core.evaluation import shuffled_reference
 from privbench_core.schema.columns import Column, ColumnType, Learn, Relative
 from privbench_core.schema.constraints import Check
 from privbench_core.schema.tables import Schema, Table

@@ -26,12 +26,12 @@ from benchmarks.workloads import Case, Tables, run_pipeline
 from privbench_core.evaluation.q_error import Recipe, generate_workload
 from privbench_core.explain.error_bars import ErrorBars, intervals_of
 from privbench_core.pipeline.rehearsal import make_replicates
-from privbench_core.publishing.bundle import read_bundle
+from privbench_core.publishing import read_bundle
 from privbench_core.schema.columns import Column, ColumnType, Range, Values
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.spec.model import Spec
+from privbench_core.workload import Workload, read_sam_workload, read_workload
 from privbench_core.workload.engine import Engine, UnansweredError
-from privbench_core.workload.statements import Workload, read_sam_workload, read_workload
 
 RUNS = Runs(1, (0.8, 3.2))
 DATABASES = ("adult", "stats", "football", "epidemic")

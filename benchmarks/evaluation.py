@@ -72,9 +72,9 @@ def stats_seconds(data: str) -> list[float]:
 
 def _seconds(spec: Spec, here: Path, workload: Path | None) -> list[float]:
     from privbench_core.evaluation.evaluation import evaluate_bundle
+    from privbench_core.pipeline.executor import run_spec
     from privbench_core.pipeline.rehearsal import rehearsal_of  # the parent only starts processes
-    from privbench_core.pipeline.run import run_spec
-    from privbench_core.report.page import write_report
+    from privbench_core.report import write_report
 
     run_spec(spec, _EPSILON, out=here / "bundle")
     start, before = time.perf_counter(), _cpu()

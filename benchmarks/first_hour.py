@@ -20,7 +20,7 @@ import duckdb
 from benchmarks.data import data_folder, read_table
 from benchmarks.operational import with_choices
 from benchmarks.report import Row, machine, markdown
-from privbench_core.backends.postgres.ddl import quote_identifier
+from privbench_core.backends.postgres import quote_identifier
 from privbench_core.draft.draft import reflect
 from privbench_core.errors import PrivbenchError
 from privbench_core.spec.fields import UNDECIDED

@@ -26,8 +26,8 @@ from benchmarks.strangers import draft_spec
 from benchmarks.strangers_data import STRANGERS
 from benchmarks.strangers_judge import means_something
 from benchmarks.workloads import Tables, source_rows
-from privbench_core.engines.memory.relations import Relations
-from privbench_core.evaluation.inputs import shuffled_reference
+from privbench_core.engines.memory_relations import Relations
+from privbench_core.evaluation import shuffled_reference
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.spec.model import Spec
 

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from sqlglot import exp, parse_one
 
 from benchmarks.report import Row
-from privbench_core.engines.memory.relations import Relations
+from privbench_core.engines.memory_relations import Relations
 from privbench_core.privacy.budget import Budget, Measure
 from privbench_core.schema.tables import Schema
-from privbench_core.workload.statements import Workload
+from privbench_core.workload import Workload
 
 Array = NDArray[np.float64]
 _DRAWS = 200  # of the noise, so that percentiles over queries hardly depend on chance

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.measure import call_in_child
 from benchmarks.report import Row, machine, markdown, medians
-from privbench_core.pipeline.plans import plans_for
+from privbench_core.pipeline import plans_for
 from privbench_core.pipeline.record import Manifest, definition_of, last_observed, step_name, write_manifests
 from privbench_core.pipeline.workspace import epsilon_name
 from privbench_core.schema.columns import Column, ColumnType, Range

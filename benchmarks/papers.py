@@ -29,18 +29,17 @@ from benchmarks.measure import Runs
 from benchmarks.report import Row, machine, markdown, spread
 from benchmarks.subject import learn_and_sample
 from benchmarks.workloads import PROTOCOL, SYNTHESIZERS, Tables, available, bundle_of
-from privbench_core.evaluation.encode import encode_tables, value_codes
-from privbench_core.evaluation.inputs import shuffled_reference
-from privbench_core.evaluation.marginals import column_subsets, mean_distances
+from privbench_core.evaluation import shuffled_reference
+from privbench_core.evaluation.marginals import column_subsets, encode_tables, mean_distances, value_codes
 from privbench_core.evaluation.q_error import Recipe, generate_workload, run_workload
 from privbench_core.explain.comparison import compare_plans
-from privbench_core.explain.session import both_loaded
-from privbench_core.publishing.bundle import write_bundle
+from privbench_core.explain.plan import both_loaded
+from privbench_core.publishing import write_bundle
 from privbench_core.schema.columns import Column, Range
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.spec.load import load_spec
+from privbench_core.workload import Workload, read_sam_workload
 from privbench_core.workload.engine import Engine
-from privbench_core.workload.statements import Workload, read_sam_workload
 
 EPSILONS = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
 ADULT_RUNS = Runs(8, (3.2,))

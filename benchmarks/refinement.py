@@ -32,17 +32,15 @@ from benchmarks.relationships import MOVIELENS_KINDS, movielens_tables, movielen
 from benchmarks.report import Row, machine, markdown, medians
 from benchmarks.workloads import Case
 from privbench_core.columns.codec import Codes
-from privbench_core.evaluation.encode import EncodedTable, encode_tables
 from privbench_core.evaluation.joins import LinkedTables, junctions, link_junction, link_tables
-from privbench_core.evaluation.marginals import crossing_subsets, mean_distances
+from privbench_core.evaluation.marginals import EncodedTable, crossing_subsets, encode_tables, mean_distances
 from privbench_core.marginals.sampler import Rows
-from privbench_core.pipeline.executor import Executor
-from privbench_core.pipeline.run import public_workload
+from privbench_core.pipeline.executor import Executor, public_workload
 from privbench_core.pipeline.runner import Run, Runner
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.privacy.budget import Budget, Price, zero
 from privbench_core.profiles.profile import Profile
-from privbench_core.publishing.bundle import read_bundle
+from privbench_core.publishing import read_bundle
 from privbench_core.schema.columns import Column, ColumnType, Range
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table

@@ -21,7 +21,6 @@ from benchmarks.report import machine, markdown, medians
 from benchmarks.workloads import SYNTHESIZERS, Tables, available, bundle_of
 from privbench_core.backends.registry import open_source
 from privbench_core.columns.registry import codec_for
-from privbench_core.evaluation.encode import EncodedTable, encode_tables
 from privbench_core.evaluation.joins import (
     CountingQuery,
     CountingShape,
@@ -36,7 +35,7 @@ from privbench_core.evaluation.joins import (
     link_tables,
     ordered_values,
 )
-from privbench_core.evaluation.marginals import codes_tvd, column_subsets, mean_distances
+from privbench_core.evaluation.marginals import EncodedTable, codes_tvd, column_subsets, encode_tables, mean_distances
 from privbench_core.schema.columns import Column, Values
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema

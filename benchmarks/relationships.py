@@ -36,7 +36,6 @@ from benchmarks.data import data_folder, read_table
 from benchmarks.measure import Runs, call_in_child
 from benchmarks.report import Row, machine, markdown, medians
 from benchmarks.workloads import Case, Tables, run_pipeline
-from privbench_core.evaluation.encode import EncodedTable, encode_tables
 from privbench_core.evaluation.joins import (
     LinkedTables,
     chains,
@@ -44,8 +43,8 @@ from privbench_core.evaluation.joins import (
     link_junction,
     link_tables,
 )
-from privbench_core.evaluation.marginals import crossing_subsets, mean_distances
-from privbench_core.publishing.bundle import read_bundle
+from privbench_core.evaluation.marginals import EncodedTable, crossing_subsets, encode_tables, mean_distances
+from privbench_core.publishing import read_bundle
 from privbench_core.schema.columns import Column, ColumnType, Range, Values
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table

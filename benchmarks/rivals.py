@@ -34,8 +34,8 @@ from benchmarks.report import Row, machine, markdown, spread
 from benchmarks.rivals_schemas import Small, small_databases
 from benchmarks.workloads import Tables
 from privbench_core.errors import PrivbenchError
-from privbench_core.evaluation.encode import encode_tables
-from privbench_core.publishing.bundle import read_bundle
+from privbench_core.evaluation.marginals import encode_tables
+from privbench_core.publishing import read_bundle
 from privbench_core.schema.columns import Range, Values
 from privbench_core.schema.tables import Schema
 from privbench_core.spec.load import load_spec

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from privbench_core.errors import SourceError
-from privbench_core.workload.statements import Condition, Query
+from privbench_core.workload import Condition, Query
 
 _COMPARISONS = {
     "=": pc.equal,

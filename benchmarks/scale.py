@@ -24,9 +24,8 @@ from benchmarks.measure import call_in_child, children, disk_growth, peak_mb, re
 from benchmarks.report import Row, machine, markdown, medians
 from benchmarks.scale_tables import schema_of
 from privbench_core.backends.postgres.temporary import temporary_postgres
-from privbench_core.pipeline.executor import Executor
-from privbench_core.pipeline.plans import plan_for
-from privbench_core.pipeline.run import run_spec
+from privbench_core.pipeline import plan_for
+from privbench_core.pipeline.executor import Executor, run_spec
 from privbench_core.pipeline.runner import Run, Runner
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.spec.model import DEFAULT_ENGINE, ENGINES, FidelityPolicy, Spec, VersionQuery

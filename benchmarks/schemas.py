@@ -23,9 +23,9 @@ from benchmarks.measure import call_in_child
 from benchmarks.report import Row, machine, markdown
 from benchmarks.speed import DELTA, EPSILON, measure_speed, tpch_spec
 from privbench_core.backends.integrity import check_rows
-from privbench_core.backends.postgres.ddl import quote_identifier
+from privbench_core.backends.postgres import quote_identifier
 from privbench_core.backends.registry import open_source
-from privbench_core.publishing.bundle import read_bundle
+from privbench_core.publishing import read_bundle
 from privbench_core.schema.columns import Column, ColumnType, Learn
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table

@@ -23,8 +23,8 @@ from benchmarks.tpch_schema import SCHEMA
 from privbench_core.backends.postgres.temporary import temporary_postgres
 from privbench_core.backends.registry import open_stored
 from privbench_core.draft.draft import reflect
-from privbench_core.pipeline.run import run_spec
-from privbench_core.publishing.bundle import load_bundle, read_bundle, write_bundle
+from privbench_core.pipeline.executor import run_spec
+from privbench_core.publishing import load_bundle, read_bundle, write_bundle
 from privbench_core.spec.load import dump_spec, load_spec
 from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Step

@@ -28,16 +28,15 @@ from benchmarks.report import Row, machine, markdown
 from benchmarks.tpch_queries import QUERIES
 from benchmarks.tpch_schema import SCHEMA
 from benchmarks.workloads import Case
-from privbench_core.backends.postgres import load_statistics
+from privbench_core.backends.postgres import load
 from privbench_core.backends.postgres.temporary import PostgresServer, temporary_postgres
 from privbench_core.errors import PrivbenchError
 from privbench_core.evaluation.q_error import Recipe, generate_workload
-from privbench_core.explain.plan import Explained
-from privbench_core.explain.session import as_postgres, explain_query, prepare
-from privbench_core.publishing.bundle import load_bundle, read_bundle, write_bundle
+from privbench_core.explain.plan import Explained, as_postgres, explain_query, prepare
+from privbench_core.publishing import load_bundle, read_bundle, write_bundle
 from privbench_core.publishing.statistics import statistics_sql
 from privbench_core.spec.model import Spec
-from privbench_core.workload.statements import Workload
+from privbench_core.workload import Workload
 
 EPSILON, DELTA = 3.2, 1e-9
 STATISTICS_ONLY, LOADED, AGAIN, SOURCE = "statistics_only", "loaded", "again", "source"
@@ -79,7 +78,7 @@ def measure(server: PostgresServer, name: str, prepared: Prepared) -> list[Row]:
         start = perf_counter()
         with ExitStack() as without:
             for part, found in lacking.get(what, {}).items():
-                without.enter_context(patch.object(load_statistics, part, lambda *_, found=found: found))
+                without.enter_context(patch.object(load, part, lambda *_, found=found: found))
             load_bundle(prepared.bundle, urls[what], statistics_only=what != LOADED)
         seconds[what] = perf_counter() - start
     bundle = read_bundle(prepared.bundle)

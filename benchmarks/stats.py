@@ -28,8 +28,8 @@ from privbench_core.schema.columns import Column, ColumnType, Learn, Range
 from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.spec.model import Spec
+from privbench_core.workload import Workload, read_workload
 from privbench_core.workload.engine import UnansweredError, resolve
-from privbench_core.workload.statements import Workload, read_workload
 
 EPSILONS = (0.8, 3.2)
 DELTA = 1e-9

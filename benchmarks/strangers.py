@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -28,7 +29,7 @@ from privbench_core.backends.integrity import check_rows
 from privbench_core.backends.registry import open_source
 from privbench_core.draft.draft import Decisions, reflect, survey
 from privbench_core.errors import PrivbenchError
-from privbench_core.evaluation.inputs import shuffled_reference
+from privbench_core.evaluation import shuffled_reference
 from privbench_core.spec.load import load_spec
 from privbench_core.spec.model import Spec
 
@@ -122,9 +123,11 @@ def _judged(stranger: Stranger, folder: Path, given: argparse.Namespace) -> dict
         "(shuffled)": fmean(beside.two),
         "joined": fmean(fmean(each.joined) for each in distances),
         "(shuffled) ": fmean(beside.joined),
+        "same dates off": fmean(fmean(each.ties.values()) for each in distances) if distances[0].ties else math.nan,
+        "(shuffled)  ": fmean(beside.ties.values()) if beside.ties else math.nan,
         "Q-error": float(np.median(q)),
         "95th": float(np.quantile(q, 0.95)),
-        "(shuffled)  ": f"{np.median(errors_beside):.3g} / {np.quantile(errors_beside, 0.95):.3g}",
+        "(shuffled)   ": f"{np.median(errors_beside):.3g} / {np.quantile(errors_beside, 0.95):.3g}",
         "rows off": max((value for name, value in off.items() if rows[name].num_rows >= _MANY), default=0.0),
         "CPU s": seconds,
     }

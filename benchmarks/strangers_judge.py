@@ -19,7 +19,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from privbench_core.backends.postgres.ddl import quote_identifier
+from privbench_core.backends.postgres import quote_identifier
+from privbench_core.profiles.measure_lags import tied_columns
+from privbench_core.sampling.keys import group_numbers
 from privbench_core.schema.columns import ColumnType, Pattern
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
@@ -85,6 +87,22 @@ class Coder:
         return np.asarray(of_entry[indices], dtype=np.int64)
 
 
+def _ties(schema: Schema, tables: Tables) -> Iterator[tuple[str, float]]:
+    """Yield of the dates, or years, of owned rows how many are those of the row before, of all that have one before."""
+    for table in schema.private_tables:
+        key, rows = table.owner_key, tables[table.name]
+        for name in tied_columns(table):
+            numbers = _numbers(rows[name])
+            if key is None or numbers is None:
+                continue
+            owners = group_numbers([rows[column] for column in key.columns], len(rows))
+            known = ~np.isnan(numbers) & (owners >= 0)
+            order = np.lexsort((numbers[known], owners[known]))
+            following = np.diff(owners[known][order]) == 0
+            same = np.diff(numbers[known][order]) == 0
+            yield f"{table.name}.{name}", float(same[following].mean()) if following.any() else 0.0
+
+
 def _numbers(column: pa.ChunkedArray) -> NDArray[np.float64] | None:
     """Return ordered values as numbers, NULL as NaN; None for others."""
     kind = column.type
@@ -112,6 +130,7 @@ class Distances:
         joined: Of a column and one of the row that a key of it refers to.
         values: Numbers of different values, as |ln(synthetic / source)|, by ``table.column``.
         top: Shares of the source's ten most frequent values that are kept, of the columns that are lists.
+        ties: How far off it is how often a row has the date of the row before of its owner (`_ties`), by column.
     """
 
     one: dict[str, float]
@@ -119,6 +138,7 @@ class Distances:
     joined: list[float]
     values: dict[str, float]
     top: dict[str, float]
+    ties: dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -195,7 +215,10 @@ class StrangerJudge:
                     for (child, parent), side in zip(rows, (self._true, codes), strict=True)
                 ]
                 joined.append(_distance(both[0], both[1], self.coders[key.child][first].size * size))
-        return Distances(one, two, joined, values, top)
+        shares = [dict(_ties(self._schema, tables)) for tables in (self._source, made)]
+        return Distances(
+            one, two, joined, values, top, {name: abs(shares[1][name] - shares[0][name]) for name in shares[0]}
+        )
 
     def q_errors(self, made: Tables) -> NDArray[np.float64]:
         """Return the Q-error of each query, shape (queries,); no rows count as one."""

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.measure import Codes, Fit, fit_target_in_child
-from privbench_core.engines.memory.database import PrivateDatabase
+from privbench_core.engines.memory import PrivateDatabase
 from privbench_core.privacy.budget import Budget
 from privbench_core.privacy.ledger.ledger import Ledger
 from privbench_core.privacy.noise import OpenDPNoise

@@ -36,8 +36,8 @@ from benchmarks.tpch_schema import SCHEMA
 from benchmarks.workloads import SYNTHESIZERS, Case, Tables, measure
 from privbench_core.errors import SourceError
 from privbench_core.spec.model import Spec
+from privbench_core.workload import Workload
 from privbench_core.workload.engine import Engine
-from privbench_core.workload.statements import Workload
 
 EPSILONS = (0.2, 0.4, 0.8, 1.6, 3.2)
 RUNS = Runs(1, EPSILONS)

@@ -30,8 +30,8 @@ from benchmarks.workloads import Tables, source_rows
 from privbench_core.evaluation.q_error import Recipe, generate_workload, run_workload
 from privbench_core.spec.load import load_spec
 from privbench_core.spec.model import Spec
+from privbench_core.workload import Statement, Workload, load_sam_workload, read_sam_workload
 from privbench_core.workload.engine import Engine, resolve
-from privbench_core.workload.statements import Statement, Workload, load_sam_workload, read_sam_workload
 
 RUNS = Runs(8, (0.8, 3.2))
 DATABASES = ("adult", "hospital", "tpch_skew", "stats", "football")

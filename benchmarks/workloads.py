@@ -26,18 +26,18 @@ from benchmarks.report import Row, markdown, medians
 from privbench_core.backends.integrity import check_rows
 from privbench_core.backends.registry import open_source
 from privbench_core.columns.differences import values_of_owners, written_values
-from privbench_core.engines.memory.relations import Relations
-from privbench_core.evaluation.inputs import shuffled_reference
+from privbench_core.engines.memory_relations import Relations
+from privbench_core.evaluation import shuffled_reference
 from privbench_core.evaluation.marginals import Figures
 from privbench_core.evaluation.q_error import WorkloadResult, run_workload
 from privbench_core.explain.comparison import RunTimeSettings, compare_plans
-from privbench_core.explain.session import both_loaded
+from privbench_core.explain.plan import both_loaded
 from privbench_core.profiles.profile import Profile
-from privbench_core.publishing.bundle import Bundle, read_bundle, write_bundle
+from privbench_core.publishing import Bundle, read_bundle, write_bundle
 from privbench_core.schema.tables import Schema
 from privbench_core.spec.load import dump_spec, load_spec
 from privbench_core.spec.model import Spec
-from privbench_core.workload.statements import Workload
+from privbench_core.workload import Workload
 
 ALONE = "Each query alone, exact but for noise that hides its largest unit, for all of ε"
 SHUFFLED = "source, columns shuffled"
@@ -78,7 +78,7 @@ def run_pipeline(spec: str, epsilon: float, delta: float, seed: int, out: str, s
     Ledger and releases go to a folder of their own with a lifetime budget that never ends: the spec's own budget is not
     touched, and no run is handed the releases of an earlier one.
     """
-    from privbench_core.pipeline.run import run_spec  # only the child process pays for it
+    from privbench_core.pipeline.executor import run_spec  # only the child process pays for it
 
     start = perf_counter()
     run_spec(
@@ -117,7 +117,7 @@ def bundle_of(
 
 def code_source(spec: str, epsilon: float, delta: float, seed: int, out: str, synthesizer: str | None = None) -> None:
     """Write the source, `within_codes` of what `run_pipeline` released into ``out``, there. Also in its own process."""
-    from privbench_core.pipeline.run import run_spec
+    from privbench_core.pipeline.executor import run_spec
 
     loaded, bundle = _loaded(spec, out), Path(out) / "bundle"
     result = run_spec(

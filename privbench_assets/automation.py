@@ -16,10 +16,10 @@ from typing import Any
 import dagster as dg
 from dagster._utils.schedules import cron_string_iterator, is_valid_cron_string  # no public name for either
 
-from privbench_assets.failures import nothing_private
-from privbench_assets.keys import identifier, status_key, step_key
+from privbench_assets import identifier, status_key, step_key
+from privbench_assets.resources import nothing_private
 from privbench_core.errors import SpecError
-from privbench_core.locks import max_wait
+from privbench_core.files import max_wait
 from privbench_core.pipeline.record import last_observed
 from privbench_core.pipeline.status import ReleaseState, staleness
 from privbench_core.spec.model import Spec

@@ -8,7 +8,8 @@ from typing import Any
 
 import dagster as dg
 
-from privbench_assets.assets import report_asset, step_asset
+from privbench_assets import source_key, step_key
+from privbench_assets.assets import report_asset, source_assets, step_asset
 from privbench_assets.automation import (
     observe_job,
     observe_schedule,
@@ -16,12 +17,10 @@ from privbench_assets.automation import (
     refresh_schedule,
     refresh_sensor,
 )
-from privbench_assets.keys import source_key, step_key
 from privbench_assets.resources import session_key, session_resource
-from privbench_assets.sources import source_assets
 from privbench_assets.status import benchmark_status, report_status
 from privbench_core.errors import InternalError
-from privbench_core.pipeline.plans import plans_for
+from privbench_core.pipeline import plans_for
 from privbench_core.spec.load import load_spec
 from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Plan

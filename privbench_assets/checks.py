@@ -14,7 +14,7 @@ from typing import Any
 
 import dagster as dg
 
-from privbench_assets.keys import identifier
+from privbench_assets import identifier
 from privbench_core.errors import InternalError
 from privbench_core.pipeline.status import Status
 from privbench_core.publishing.verdicts import FidelityFigure, judge_table
@@ -22,7 +22,7 @@ from privbench_core.schema.tables import Schema
 from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Step, StepKind
-from privbench_core.validate.expectations import expectation_in_words
+from privbench_core.validate import expectation_in_words
 
 INTEGRITY, FIDELITY = "integrity", "fidelity"
 SUITES = {

@@ -97,7 +97,7 @@ def broken_specs(broken: Iterable[tuple[Path, str]]) -> list[dg.AssetSpec]:
 
 def _asset_name(path: Path, taken: Iterable[str]) -> str:
     """Return the file's stem (its folder's name, where every file is called spec), numbered if that is taken."""
-    from privbench_assets.keys import identifier
+    from privbench_assets import identifier
 
     stem = identifier(path.parent.name if path.stem == "spec" else path.stem)
     number = sum(name == stem or name.startswith(f"{stem}_") for name in taken)

@@ -25,8 +25,6 @@ from privbench_core.synthesizers.steps.sampled import SampledTable
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_CELL = 40  # characters of a value that are shown
-_LABELLED = 12  # bars that still get a label each
 _INK, _FILL = "#333333", "#4c78a8"
 SYMBOL = {Measure.PURE: "ε", Measure.GDP: "ρ"}
 
@@ -107,7 +105,7 @@ def _rows(schema: Schema, step: Step, made: Artifact) -> dict[str, Any]:
 def _cell(value: object) -> str:
     """Return a synthetic value as a cell of a Markdown table."""
     text = "NULL" if value is None else str(value)
-    short = text if len(text) <= _CELL else f"{text[:_CELL]}…"
+    short = text if len(text) <= 40 else f"{text[:40]}…"  # noqa: PLR2004 - characters
     return short.replace("|", "\\|").replace("\n", " ")
 
 
@@ -159,13 +157,14 @@ def _bar_charts(title: str, columns: Mapping[str, Mapping[str, Sequence[Any]]]) 
 def _bar_chart(panel: Axes, name: str, bar: Mapping[str, Sequence[Any]]) -> None:
     counts = np.asarray(bar["counts"], dtype=float)
     labels = [str(label) for label in bar["labels"]]
-    panel.bar(np.arange(len(counts)), counts, width=0.9 if len(counts) <= _LABELLED else 1.0, color=_FILL)
+    labelled = len(counts) <= 12  # noqa: PLR2004 - bars that still get a label each
+    panel.bar(np.arange(len(counts)), counts, width=0.9 if labelled else 1.0, color=_FILL)
     panel.set_title(name, fontsize=8, color=_INK)
     panel.spines[["top", "right"]].set_visible(False)
     panel.set_ylabel("rows", fontsize=6, color=_INK)
     panel.tick_params(labelsize=6, colors=_INK)
     panel.locator_params(axis="y", nbins=3)
-    step = 1 if len(labels) <= _LABELLED else max(1, len(labels) // 4)
+    step = 1 if labelled else max(1, len(labels) // 4)
     at = np.arange(0, len(labels), step)
     longest = max((len(labels[i]) for i in at), default=0)
     upright = longest * len(at) <= 24  # noqa: PLR2004 - characters of labels that fit below a panel side by side

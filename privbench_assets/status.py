@@ -13,13 +13,12 @@ from typing import Any
 
 import dagster as dg
 
+from privbench_assets import group, status_key, step_key
 from privbench_assets.checks import up_to_date_result
-from privbench_assets.failures import nothing_private
-from privbench_assets.keys import group, status_key, step_key
 from privbench_assets.metadata import SYMBOL, markdown_table
-from privbench_assets.resources import Session, session_key
+from privbench_assets.resources import Session, nothing_private, session_key
+from privbench_core.pipeline import run_name
 from privbench_core.pipeline.account_status import AccountStatus, lifetime_share
-from privbench_core.pipeline.plans import run_name
 from privbench_core.pipeline.status import ReleaseState, Stale, Status
 from privbench_core.pipeline.workspace import bundle_folder
 from privbench_core.privacy.budget import Measure, Price, epsilon_for

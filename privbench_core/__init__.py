@@ -61,14 +61,13 @@ if TYPE_CHECKING:
         replicate,
         run,
     )
-    from privbench_core.backends.loading import Loaded
+    from privbench_core.backends import Loaded
     from privbench_core.continuation.append import Appended
-    from privbench_core.evaluation.certificate import Certificate
-    from privbench_core.evaluation.evaluation import Evaluation
+    from privbench_core.evaluation.evaluation import Certificate, Evaluation
+    from privbench_core.explain import Explanation, explain_plans
     from privbench_core.explain.check import CheckResult, check
     from privbench_core.explain.error_bars import ErrorBars
-    from privbench_core.explain.explanation import Explanation, explain_plans
-    from privbench_core.pipeline.run import RunResult
+    from privbench_core.pipeline.executor import RunResult
     from privbench_core.privacy.budget import Budget, Measure, Price
     from privbench_core.privacy.curator import Curator, Measurement
     from privbench_core.privacy.features import (
@@ -85,7 +84,7 @@ if TYPE_CHECKING:
     from privbench_core.privacy.queries import Distances, Marginal
     from privbench_core.privacy.session import Discovered, PrivateSession
     from privbench_core.privacy.views import ViewSpec
-    from privbench_core.publishing.bundle import Bundle, read_bundle
+    from privbench_core.publishing import Bundle, read_bundle
     from privbench_core.schema.columns import Column
     from privbench_core.schema.constraints import ForeignKey
     from privbench_core.schema.tables import Schema, Table
@@ -108,13 +107,12 @@ __all__ = [
 
 _NAMES = {
     "api": ("append", "certify", "error_bars", "evaluate", "plan", "publish", "replicate", "run"),
-    "backends.loading": ("Loaded",),
+    "backends": ("Loaded",),
     "continuation.append": ("Appended",),
-    "evaluation.certificate": ("Certificate",),
-    "evaluation.evaluation": ("Evaluation",),
+    "evaluation.evaluation": ("Certificate", "Evaluation"),
     "explain.check": ("CheckResult", "check"),
-    "explain.explanation": ("Explanation", "explain_plans"),
-    "pipeline.run": ("RunResult",),
+    "explain": ("Explanation", "explain_plans"),
+    "pipeline.executor": ("RunResult",),
     "privacy.budget": ("Budget", "Measure", "Price"),
     "privacy.curator": ("Curator", "Measurement"),
     "privacy.features": (
@@ -124,7 +122,7 @@ _NAMES = {
     "privacy.queries": ("Distances", "Marginal"),
     "privacy.session": ("Discovered", "PrivateSession"),
     "privacy.views": ("ViewSpec",),
-    "publishing.bundle": ("Bundle", "read_bundle"),
+    "publishing": ("Bundle", "read_bundle"),
     "explain.error_bars": ("ErrorBars",),
     "schema.columns": ("Column",),
     "schema.constraints": ("ForeignKey",),

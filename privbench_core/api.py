@@ -9,23 +9,21 @@ from os import PathLike
 from pathlib import Path
 from types import UnionType
 
-from privbench_core.backends.loading import Loaded
+from privbench_core.backends import Loaded
 from privbench_core.continuation.append import Appended, append_bundle
 from privbench_core.errors import PublishError, SpecError
-from privbench_core.evaluation.certificate import Certificate, certify_bundle
-from privbench_core.evaluation.evaluation import Evaluation, evaluate_bundle
-from privbench_core.evaluation.inputs import refuse_inside_bundle
+from privbench_core.evaluation import refuse_inside_bundle
+from privbench_core.evaluation.evaluation import Certificate, Evaluation, certify_bundle, evaluate_bundle
+from privbench_core.explain import queries_of
 from privbench_core.explain.comparison import RunTimeSettings, read_thresholds
 from privbench_core.explain.decisions import DecisionSettings
 from privbench_core.explain.error_bars import ErrorBars, intervals_of
-from privbench_core.explain.explanation import queries_of
 from privbench_core.files import as_path
-from privbench_core.pipeline.executor import Progress
-from privbench_core.pipeline.plans import plan_for
+from privbench_core.pipeline import plan_for
+from privbench_core.pipeline.executor import Progress, RunResult, run_spec
 from privbench_core.pipeline.rehearsal import make_replicates, rehearsal_of, source_state
-from privbench_core.pipeline.run import RunResult, run_spec
-from privbench_core.publishing.bundle import load_bundle, read_bundle, refuse_taken_folder
-from privbench_core.report.page import write_certificate, write_report
+from privbench_core.publishing import load_bundle, read_bundle, refuse_taken_folder
+from privbench_core.report import write_certificate, write_report
 from privbench_core.spec.load import load_spec
 from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Plan

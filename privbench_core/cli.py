@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 import typer
 
-from privbench_core.commands.terminal import STOPPED, one_clear_line
+from privbench_core.commands import STOPPED, one_clear_line
 from privbench_core.version import __version__
 
 app = typer.Typer(
@@ -174,7 +174,7 @@ def replicate(
 ) -> None:
     """Add replicates to a bundle, for error bars. Reads the spec and the bundle alone, and costs no budget."""
     with one_clear_line("the bundle is unchanged"):
-        from privbench_core.commands.plans import add_replicates
+        from privbench_core.commands.bundles import add_replicates
 
         add_replicates(spec, bundle, number)
 
@@ -198,7 +198,7 @@ def certify(
 ) -> None:
     """Compare PostgreSQL's plans and decisions on source and bundle, within limits. For the owner only."""
     with one_clear_line("no certificate was written"):
-        from privbench_core.commands.plans import show_certificate
+        from privbench_core.commands.bundles import show_certificate
 
         options = {"workload": workload, "urls": url or (), "thresholds": thresholds, "choices": choices, "seed": seed}
         show_certificate(spec, bundle, out, as_json=json, **options)
@@ -225,11 +225,11 @@ def explain(
         )
     with one_clear_line():
         if error_bars:
-            from privbench_core.commands.plans import show_error_bars
+            from privbench_core.commands.bundles import show_error_bars
 
             show_error_bars(bundle, workload, as_json=json)
             return
-        from privbench_core.commands.plans import show_explanation
+        from privbench_core.commands.bundles import show_explanation
 
         show_explanation(bundle, workload, url=url, against=against, out=out, as_json=json)
 
@@ -282,7 +282,7 @@ def check(
 ) -> None:
     """Test a database that holds the bundle: rows, and plans, costs and run times of queries, within limits."""
     with one_clear_line("nothing was written to the database"):
-        from privbench_core.commands.plans import report_check
+        from privbench_core.commands.bundles import report_check
 
         files = {"baseline": baseline, "write_baseline": write_baseline, "junit": junit}
         report_check(bundle, url, **files, as_json=json, workload=workload, thresholds=thresholds)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from privbench_core.schema.columns import ColumnType, EnumType, Generated, IdentitySequence
+from privbench_core.schema.columns import MOST_DIGITS, ColumnType, EnumType, Generated, IdentitySequence
 from privbench_core.schema.constraints import Check, Index, Reference, without_implied
 from privbench_core.schema.partitions import Heir, Partitioning
 from privbench_core.schema.tables import View
@@ -25,7 +25,6 @@ _NO_NUMBER = re.compile(r".*(RANGE|VECTOR)$", re.IGNORECASE)  # int4range, datem
 _NESTED = re.compile(r".*\[\d*\]$|(ARRAY|STRUCT|MAP|UNION|LIST|ROW|VARIANT)\b", re.IGNORECASE)
 _DOCUMENT = re.compile(r"(?!MAP|UNION|VARIANT|.*BYTEA|.*BLOB).*\[\d*\]$|(ARRAY<|STRUCT)", re.IGNORECASE)
 _CLOCK = re.compile(r"TIME(\(\d\))?( WITHOUT TIME ZONE)?$", re.IGNORECASE)
-_MAX_PRECISION = 38
 
 
 @dataclass(frozen=True)
@@ -219,8 +218,8 @@ def found_column(name: str, native: str, *, nullable: bool) -> FoundColumn:
     found = FoundColumn(name, stored.read_as, native, nullable)
     if stored.name == "numeric" and stored.arguments:
         precision, scale = (*stored.arguments, 0)[:2]
-        if precision > _MAX_PRECISION:
-            return replace(found, note=f"more digits than {_MAX_PRECISION} are not kept")
+        if precision > MOST_DIGITS:
+            return replace(found, note=f"more digits than {MOST_DIGITS} are not kept")
         found = replace(found, precision=precision, scale=scale)
     usual = default_sql_type(stored.read_as.logical.sized(found.precision, found.scale, 64))
     is_usual = stored == usual and (stored.name != "numeric" or stored.arguments)

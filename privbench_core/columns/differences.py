@@ -49,7 +49,7 @@ def modelled_values(table: Table, rows: pa.Table, name: str) -> pa.ChunkedArray:
 def differences(column: Column, base: Column, values: Values, bases: Values) -> pa.Array:
     """Return how far values of a column lie above those of another one of its type, NULL where either is."""
     modelled = replace(column, relative=column.relative or Relative(base.name, Learn())).modelled
-    (ends, no_end), (starts, no_start) = _numbers(column, values), _numbers(base, bases)
+    (ends, no_end), (starts, no_start) = numbers_of(column, values), numbers_of(base, bases)
     found = np.maximum(_saturated(ends - starts, ends, starts, down=True), -INT64_MAX)
     if isinstance(kind := column.logical, CalendarType):
         found = np.where(ends >= kind.endless, NO_DISTANCE + ends, found)
@@ -79,7 +79,7 @@ def beside_rows(rows: pa.Table, bases: Mapping[str, pa.Array]) -> pa.Table:
 
 def base_numbers(table: Table, bases: Mapping[str, pa.Array]) -> dict[str, NDArray[np.int64]]:
     """Return the owners' values of `values_of_owners` as whole numbers, the least of 64 bits for NULL: to be stored."""
-    found = {base.name: _numbers(base, bases[base.name]) for base in _bases_of_owners(table)}
+    found = {base.name: numbers_of(base, bases[base.name]) for base in _bases_of_owners(table)}
     return {name: np.where(null, _NULL, np.maximum(numbers, -INT64_MAX)) for name, (numbers, null) in found.items()}
 
 
@@ -132,8 +132,8 @@ def _settled(
 
 
 def _sums(column: Column, base: Column, bases: Values, differences: Values) -> pa.Array:
-    starts, no_start = _numbers(base, bases)
-    found, none = _numbers(column.modelled, differences)
+    starts, no_start = numbers_of(base, bases)
+    found, none = numbers_of(column.modelled, differences)
     grid = Grid.of(column)
     low, high = grid.extent
     ends = _saturated(starts + found, starts, found, down=False)
@@ -142,7 +142,8 @@ def _sums(column: Column, base: Column, bases: Values, differences: Values) -> p
     return grid.array(np.clip(ends, low, high), no_start | none)
 
 
-def _numbers(column: Column, values: Values) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def numbers_of(column: Column, values: Values) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Return the numbers of a column's values, and which are NULL; shapes (n,)."""
     chunked = values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])
     numbers, null = Grid.of(column).numbers(chunked)
     return numbers.astype(np.int64, copy=False), null

@@ -22,7 +22,7 @@ from privbench_core.columns.codec import Codec, Codes
 from privbench_core.columns.grid import Grid, Numbers, is_multiple, sentinels_of
 from privbench_core.columns.written_dates import day_of, written_day
 from privbench_core.errors import InternalError, SpecError
-from privbench_core.guards import EXACT_FLOAT, FINEST_CELL, MAX_DECLARED_CELLS, TINY
+from privbench_core.guards import EXACT_FLOAT, FINEST_CELL, TINY
 from privbench_core.schema.columns import Column, ColumnType, Scalar
 from privbench_core.tuning import TUNING
 
@@ -321,7 +321,7 @@ def equal_width_codec(
 
     Raises:
         SpecError: ``low`` or ``high`` is not a value of the column, low > high, there are no cells or more than
-            `MAX_DECLARED_CELLS`, or ``step`` is no step of its type.
+            4,096, or ``step`` is no step of its type.
     """
     grid = Grid.of(column, table)
     if step is not None:
@@ -330,8 +330,9 @@ def equal_width_codec(
     wanted = TUNING.cells if cells is None else cells
     if first > final:
         raise SpecError(f"{grid.where}: the domain begins at {low!r}, after its end {high!r}; swap them")
-    if not 1 <= wanted <= MAX_DECLARED_CELLS:
-        raise SpecError(f"{grid.where}: the domain has {wanted:,} cells; declare 1 to {MAX_DECLARED_CELLS:,}")
+    most = 4096  # merging them by noisy counts stays quick
+    if not 1 <= wanted <= most:
+        raise SpecError(f"{grid.where}: the domain has {wanted:,} cells; declare 1 to {most:,}")
     cuts: list[int] | list[float]
     if grid.continuous:
         while len(cuts := _float_starts(first, final, wanted)) < wanted:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from privbench_core.columns.discretizer import Binning, Discretizer
 from privbench_core.columns.grid import Grid
 from privbench_core.columns.intervals import OrderedCodec
-from privbench_core.guards import LAG_CLASSES, MAX_CODES
+from privbench_core.guards import MAX_CODES
 from privbench_core.schema.columns import ColumnType
 
 Points: TypeAlias = NDArray[np.int64]
@@ -42,7 +42,8 @@ def lag_classes(base: Discretizer, own: Discretizer) -> Discretizer | None:
         return Discretizer(
             OrderedCodec(Grid(f"{grids[1].where} - {grids[0].where}", ColumnType.INTEGER), True, tuple(cells), span)
         )
-    widths = [max(1, grids[0].step, grids[1].step, span >> LAG_CLASSES)]
+    # The shortest lag that is told from none is the whole range of the two dates, halved 20 times.
+    widths = [max(1, grids[0].step, grids[1].step, span >> 20)]
     while widths[-1] < span or len(widths) % 2 == 0:
         widths.append(widths[-1] * 2)
     cuts = (*(-width for width in reversed(widths)), 0, 1, *(width + 1 for width in widths[:-1]))
@@ -56,6 +57,20 @@ def lag_classes(base: Discretizer, own: Discretizer) -> Discretizer | None:
     sides = np.concatenate([far - pairs[::-1], [far + 1], far + 2 + pairs])
     code_of = np.append(sides, sides[-1] + 1 + np.arange(codec.size - codec.ordered))
     return Discretizer(codec, Binning.even(code_of, int(sides[-1]) + 1))
+
+
+def tie_classes(own: Discretizer) -> Discretizer | None:
+    """Return the coder of a date of a row minus that of the row before it: the same one, or later; None of no date.
+
+    Whole numbers that may be years are dates, too.
+    """
+    codec = own.codec
+    if not isinstance(codec, OrderedCodec) or not (codec.grid.logical.calendar or far_from_zero(codec)):
+        return None
+    span, difference = int(codec.last - codec.starts[0]) * codec.grid.step, codec.grid.type.difference
+    if difference is None or span < 1:
+        return None
+    return Discretizer(OrderedCodec(Grid(f"{codec.grid.where} - the row before", difference), True, (0, 1), span))
 
 
 def lag_sides(classes: Discretizer) -> NDArray[np.int64]:

@@ -112,11 +112,11 @@ def _usual(where: str) -> str:
     """Return what values are like of which none was named, by the name of their column; the begin of a long one.
 
     >>> _usual("customer.ZipCode"), _usual("patient.age"), _usual("customer.city")[:10]
-    ('0', '0', 'aaaaaaa aa')
+    ('0', '0', 'banalen da')
     """
     in_digits = {"zip", "zipcode", "postal", "postcode", "plz", "phone", "fax", "mobile", "no", "nr"}
     in_digits.update(*(names.split("|") for names in _NUMBERS))
-    return "0" if words_of(where.rpartition(".")[2]) & in_digits else "aaaaaaa aaa aaaaa aaaaaaaaa aa " * 10
+    return "0" if words_of(where.rpartition(".")[2]) & in_digits else "banalen dan maron calabaten ad " * 10
 
 
 def _texts(lengths: NDArray[np.int64], imitated: Sequence[str], rng: np.random.Generator, *, whole: bool) -> list[str]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cached_property
-from string import ascii_lowercase
+from string import ascii_lowercase, digits
 from typing import ClassVar
 
 import numpy as np
@@ -17,6 +18,9 @@ from privbench_core.columns.intervals import OrderedCodec, equal_width_codec
 from privbench_core.errors import InternalError
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.tuning import TUNING
+
+_NUMBER = re.compile(r"(?i:[_ .](no|nr|num|mrn|ssn)|number|phone|fax|mobile)$|[a-z](No|Nr)$")
+"""What a column is called that holds digits."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +63,8 @@ class OpaqueCodec(Codec):
     def decode(self, cells: Codes, rng: np.random.Generator) -> pa.Array:
         """Return random values of a length drawn from each cell; longer ones at the maximal length.
 
-        Text is lower-case letters and spaces, JSON an object of at least two characters; bytes are any.
+        Text is lower-case letters and spaces, or digits in a column that is called a number; JSON an object of at least
+        two characters; bytes are any.
         """
         regular = np.where(cells == self.outside[0], self.lengths.above, np.where(cells < self.ordered, cells, 0))
         drawn = np.maximum(self.lengths.decode(regular, rng).to_numpy(), self.type.logical.shortest)
@@ -100,6 +105,8 @@ class OpaqueCodec(Codec):
         """Return random bytes for values that lie between neighbouring ``offsets``, one after the other."""
         if self.binary:
             return np.asarray(rng.integers(0, 256, offsets[-1], np.uint8))
+        if self.type is ColumnType.TEXT and _NUMBER.search(self.where):
+            return np.asarray(ord("0") + rng.integers(0, len(digits), offsets[-1], np.uint8), np.uint8)
         # Letters with some spaces between them, so that the text breaks into words of a plausible length.
         alphabet = np.frombuffer(f"{ascii_lowercase}     ".encode(), np.uint8)
         drawn = rng.integers(0, len(alphabet), offsets[-1], np.uint8)

@@ -1,13 +1,14 @@
 """What rows make of a constraint between their columns, the values that it gives to one of them, and declared ones.
 
 Values are compared as numbers of their types (`Grid.numbers`), so that an engine that holds such numbers finds the same
-(`engines.sql.row_constraints`).
+(`engines.sql.codes`).
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import math
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache, reduce
 from typing import TYPE_CHECKING, TypeAlias
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 
 from privbench_core.arrays import Mask
 from privbench_core.columns.grid import Grid
-from privbench_core.guards import EXACT_FLOAT, FLOAT_DIGITS
+from privbench_core.guards import EXACT_FLOAT
 from privbench_core.schema.checks import columns_of, parse_check
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.row_constraints import (
@@ -119,7 +120,7 @@ def expected_numbers(table: Table, constraint: ValueConstraint, values: Mapping[
         result, unknown = _result(table, constraint, values)
         if column.type is ColumnType.FLOAT:
             digits = max(0, -math.floor(math.log10(2 * constraint.within)))
-            return (np.round(result, digits) if digits < FLOAT_DIGITS else result), unknown
+            return (np.round(result, digits) if digits < sys.float_info.dig else result), unknown
         low, high = Grid.of(column).extent
         steps = np.clip(np.rint(result * 10.0 ** (column.scale or 0)), -EXACT_FLOAT, EXACT_FLOAT).astype(np.int64)
         return np.minimum(np.maximum(steps, low), high), unknown
@@ -157,8 +158,9 @@ def missing_where(constraint: MissingWhere, values: Values) -> tuple[Mask, Mask]
 
 
 def can_be_part(column: Column, of: Column) -> bool:
-    """Return whether a column may be a part of another one: a number without digits after the point, of a date."""
-    return column.type.logical.numeric and not column.scale and of.type.logical.calendar
+    """Return whether a column may be a part of another one: a number without digits after the point, or its date."""
+    is_part = column.type.logical.numeric and not column.scale
+    return of.type.logical.calendar and (is_part or (column.type is ColumnType.DATE and of.type is not column.type))
 
 
 def can_be_equal(column: Column, of: Column) -> bool:
@@ -169,15 +171,15 @@ def can_be_equal(column: Column, of: Column) -> bool:
 
 def rounding_of(column: Column) -> float:
     """Return half of what the values of a column are rounded to, by its type; nearly nothing, of floats."""
-    return 10.0 ** -(FLOAT_DIGITS if column.type is ColumnType.FLOAT else column.scale or 0) / 2
+    return 10.0 ** -(sys.float_info.dig if column.type is ColumnType.FLOAT else column.scale or 0) / 2
 
 
 def can_hold(constraint: RowConstraint, columns: Sequence[Column]) -> bool:
     """Return whether a constraint can hold between its columns, by their types."""
     if isinstance(constraint, PartOfDate):
-        return can_be_part(*columns) and (
-            constraint.part is not DatePart.HOUR or columns[1].type is not ColumnType.DATE
-        )
+        is_date, of_date = (column.type is ColumnType.DATE for column in columns)
+        fits = (constraint.part is DatePart.DATE) == is_date
+        return can_be_part(*columns) and fits and not (constraint.part is DatePart.HOUR and of_date)
     if isinstance(constraint, Formula):
         return all(map(can_be_computed, columns))
     if isinstance(constraint, MissingWhere):
@@ -221,6 +223,8 @@ def _part(points: NDArray[np.int64], part: DatePart, in_days: bool) -> NDArray[n
     if part is DatePart.HOUR:
         return np.asarray(times % DAY // (DAY // 24))
     days = times // DAY
+    if part is DatePart.DATE:
+        return np.asarray(days)
     if part in WEEKDAYS:
         turn, first = WEEKDAYS[part]
         return np.asarray((days + turn) % 7 + first)
@@ -340,7 +344,7 @@ def _computed(table: Table, name: str, tree: Expr) -> Iterator[RowConstraint]:
     if isinstance(bare, exp.Round):
         bare = _bare(bare.this)
     for other in _columns(bare):
-        yield SameValue(name, other)
+        yield from (SameValue(name, other), PartOfDate(name, other, DatePart.DATE))
     if isinstance(bare, exp.Extract) and str(bare.this).upper() in _PARTS:
         for other in _columns(bare.expression):
             yield PartOfDate(name, other, _PARTS[str(bare.this).upper()])

@@ -4,7 +4,7 @@ The rule is a regular expression, a provider of the Faker library (names, addres
 Python's own parser reads an expression, so it means here what it means to `re`. Each part of it is drawn for all rows
 at once: a part that repeats is drawn as often as all rows need it, then distributed. (Libraries that do this go value
 by value, a thousand times as slow, and their draws depend on the order of Python's sets, so a seed would not fix them.)
-Any character means a printable one of ASCII, and repetition without end up to `REPETITIONS` times more than it must.
+Any character means a printable one of ASCII, and repetition without end up to ten times more than it must.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from privbench_core.columns.codec import Codec, Codes, null_mask, wrong_type
 from privbench_core.columns.grid import qualified
 from privbench_core.columns.opaque import length_limit
 from privbench_core.errors import SpecError, did_you_mean
-from privbench_core.guards import REDRAWING_ROUNDS, REPETITIONS, TRIED_TEXTS
+from privbench_core.guards import REDRAWING_ROUNDS
 from privbench_core.schema.columns import Column, Pattern
 from privbench_core.schema.types.arrow import uuid_text
 
@@ -141,7 +141,7 @@ def check_regex(regex: str, max_length: int, where: str) -> None:
     except re.error as error:
         raise SpecError(f"{where}: the pattern {regex!r} is not a regular expression ({error}); correct it") from None
     try:
-        made = draw_matching(regex, TRIED_TEXTS, max_length, np.random.default_rng(0)).to_pylist()
+        made = draw_matching(regex, 200, max_length, np.random.default_rng(0)).to_pylist()
     except _UnfollowableError as error:
         todo = "use only classes, groups, alternatives and repetition"
         raise SpecError(f"{where}: the pattern {regex!r} holds {error}; {todo}") from None
@@ -236,7 +236,7 @@ def _branches(options: Sequence[Any], n: int, room: int, rng: np.random.Generato
 def _repeated(value: tuple[int, int, Any], n: int, room: int, rng: np.random.Generator) -> pa.Array:
     low, high, repeated = value
     width = max(1, repeated.getwidth()[0])
-    most = low + REPETITIONS if high is sre.MAXREPEAT else high
+    most = low + 10 if high is sre.MAXREPEAT else high
     most = max(low, min(most, room // width))
     times = rng.integers(low, most + 1, n)
     offsets = np.append(0, np.cumsum(times)).astype(np.int32)
@@ -284,8 +284,20 @@ def draw_faker_text(provider: str, n: int, max_length: int, rng: np.random.Gener
             break
         for row in wrong:
             made[row] = text()
-    made = [_cut(value, max_length) for value in made]
-    return _numbered(made, max_length) if provider.endswith(("email", "user_name")) else made
+    return _fitted(provider, made, max_length)
+
+
+def fitted(column: Column, values: pa.Array) -> pa.Array:
+    """Return made-up texts of a column with a provider, cut to its length, and numbered where accounts repeat."""
+    null, provider = values.is_null(), column.domain.provider if isinstance(column.domain, Pattern) else None
+    made = _fitted(provider or "", values.drop_null().to_pylist(), length_limit(column))
+    place = np.cumsum(~null.to_numpy(zero_copy_only=False)) - 1
+    return pa.array(made, pa.string()).take(pa.array(place, mask=null.to_numpy(zero_copy_only=False)))
+
+
+def _fitted(provider: str, made: Iterable[str], max_length: int) -> list[str]:
+    short = [_cut(value, max_length) for value in made]
+    return _numbered(short, max_length) if provider.endswith(("email", "user_name")) else short
 
 
 def _generator(seed: int) -> Generator:

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from privbench_core.guards import BLOCK_ROWS, RANDOM_BITS, SPREAD_GROUPS
+from privbench_core.guards import BLOCK_ROWS, RANDOM_BITS
 
 Value = TypeVar("Value", bound=np.integer)
 
@@ -81,14 +81,14 @@ def diffused_counts(expected: NDArray[np.float64], counts: NDArray[np.int64]) ->
     return result
 
 
-def _spread(n: int, rng: np.random.Generator) -> NDArray[np.float64]:
-    """Return numbers in [0, 1), each uniform, those of `SPREAD_GROUPS` neighbours in different parts of it, shape (n,).
+def _spread(n: int, rng: np.random.Generator, near: int = 16) -> NDArray[np.float64]:
+    """Return numbers in [0, 1), each uniform, those of ``near`` neighbours in different parts of it, shape (n,).
 
     Groups of few rows come in so large numbers that what their offsets have in common would be noise of its own.
     """
-    blocks = -(-n // SPREAD_GROUPS)
-    order = np.argsort(rng.random((blocks, SPREAD_GROUPS)), axis=1)
-    return ((order + rng.random((blocks, SPREAD_GROUPS))) / SPREAD_GROUPS).ravel()[:n]
+    blocks = -(-n // near)
+    order = np.argsort(rng.random((blocks, near)), axis=1)
+    return ((order + rng.random((blocks, near))) / near).ravel()[:n]
 
 
 def distribute(

@@ -11,12 +11,12 @@ from typing import NamedTuple
 import pyarrow as pa
 
 import privbench_core
+from privbench_core.commands import say, show
 from privbench_core.commands.bundles import show_fidelity
 from privbench_core.commands.run import report_outcome, run_with_progress
-from privbench_core.commands.terminal import say, show
 from privbench_core.errors import PublishError, SourceError
+from privbench_core.evaluation import read_bundle_and_source
 from privbench_core.evaluation.comparison import compare
-from privbench_core.evaluation.inputs import read_bundle_and_source
 from privbench_core.evaluation.marginals import BRIEF
 from privbench_core.spec.load import load_spec
 

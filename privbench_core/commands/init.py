@@ -12,9 +12,9 @@ from pathlib import Path
 
 import typer
 
+from privbench_core.commands import say
 from privbench_core.commands.plan import show_plans
 from privbench_core.commands.run import run_and_report
-from privbench_core.commands.terminal import say
 from privbench_core.draft.columns import UNTYPED
 from privbench_core.draft.draft import NOT_CARRIED_OVER, ROWS_PER_PERSON, SCHEMAS, Decisions, Survey, reflect, survey
 from privbench_core.draft.units import KeyPlace, Role

@@ -11,10 +11,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from privbench_core.commands.terminal import finite, print_json, say, show
+from privbench_core.commands import finite, print_json, say, show
 from privbench_core.errors import BudgetExhaustedError
+from privbench_core.pipeline import plans_for, run_name
 from privbench_core.pipeline.account_status import AccountStatus, standing
-from privbench_core.pipeline.plans import plans_for, run_name
 from privbench_core.pipeline.record import step_name
 from privbench_core.pipeline.workspace import Workspace, open_ledger
 from privbench_core.privacy.budget import Budget, Measure, Price, zero

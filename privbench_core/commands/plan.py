@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from privbench_core.commands import finite, print_json, say, show, subject
 from privbench_core.commands.ledger import (
     balance_after,
     budget_in_words,
@@ -19,12 +20,11 @@ from privbench_core.commands.ledger import (
     report_refreshes,
     standing_of,
 )
-from privbench_core.commands.terminal import finite, print_json, say, show, subject
-from privbench_core.engines.choice import engine_of
+from privbench_core.engines import engine_of
 from privbench_core.errors import ReleaseError, SpecError, did_you_mean
 from privbench_core.guards import RANGE_ROWS
+from privbench_core.pipeline import plan_for
 from privbench_core.pipeline.account_status import AccountStatus, lifetime_share
-from privbench_core.pipeline.plans import plan_for
 from privbench_core.pipeline.receipt import guarantee_of
 from privbench_core.pipeline.workspace import ReleaseStore, database_folder
 from privbench_core.privacy.budget import Price

@@ -12,23 +12,22 @@ from typing import Any
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from privbench_core.commands import NAMED, console, is_stop, print_json, say, show, subject
 from privbench_core.commands.ledger import (
     budget_in_words,
     cohort_as_data,
     lifetime_as_data,
     refreshes_as_data,
 )
-from privbench_core.commands.terminal import NAMED, console, is_stop, print_json, say, show, subject
 from privbench_core.errors import NoiseOnlyError, OutOfMemoryError
-from privbench_core.pipeline import executor
+from privbench_core.pipeline import executor, plans_for, refuse_undeclared
 from privbench_core.pipeline.account_status import WARNING, AccountStatus, lifetime_share, standing
-from privbench_core.pipeline.plans import plans_for, refuse_undeclared
+from privbench_core.pipeline.executor import RunResult, run_spec
 from privbench_core.pipeline.receipt import guarantee_of
-from privbench_core.pipeline.run import RunResult, run_spec
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.privacy.budget import Price, zero
 from privbench_core.privacy.ledger.ledger import Entry
-from privbench_core.publishing.bundle import read_bundle, refuse_taken_folder
+from privbench_core.publishing import read_bundle, refuse_taken_folder
 from privbench_core.publishing.verdicts import Verdict
 from privbench_core.spec.load import load_spec
 from privbench_core.spec.model import Spec, with_engine

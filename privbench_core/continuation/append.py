@@ -21,7 +21,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from privbench_core.backends.postgres.ddl import (
+from privbench_core.backends.postgres import (
     counter_statements,
     move_to_heirs,
     name_list,
@@ -30,11 +30,11 @@ from privbench_core.backends.postgres.ddl import (
     quote_text,
     sql_type,
 )
+from privbench_core.continuation import QUARTER, World, read_world
 from privbench_core.continuation.window import Window, next_window
-from privbench_core.continuation.world import QUARTER, World, read_world
 from privbench_core.errors import PublishError
 from privbench_core.files import write_durably
-from privbench_core.publishing.bundle import Bundle, parts_of, read_bundle
+from privbench_core.publishing import Bundle, parts_of, read_bundle
 from privbench_core.schema.columns import Column
 from privbench_core.schema.tables import Schema, Table
 

@@ -15,9 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from privbench_core.columns.row_constraints import computed
-from privbench_core.continuation.fresh import made_unique
-from privbench_core.continuation.matching import Counterparts
-from privbench_core.continuation.world import (
+from privbench_core.continuation import (
     QUARTER,
     UNDATED,
     WEEK,
@@ -28,6 +26,7 @@ from privbench_core.continuation.world import (
     owner_rows,
     shifted,
 )
+from privbench_core.continuation.matching import Counterparts, made_unique
 from privbench_core.errors import PublishError
 from privbench_core.sampling.constraints import row_rules
 from privbench_core.sampling.keys import common_numbers

@@ -11,7 +11,7 @@ from typing import Any
 
 from privbench_core.backends.catalogue import CSV, Catalogue, FoundColumn, FoundTable
 from privbench_core.draft.keys import numbered_columns, referring_attributes, undeclared_references
-from privbench_core.draft.names import MONEY, domain_by_name, ends_with, guess_identifying, type_by_name
+from privbench_core.draft.names import MONEY, domain_by_name, ends_with, guess_identifying, singular, type_by_name
 from privbench_core.draft.related import creation_of, follows, is_sound, propose_bases
 from privbench_core.draft.samples import SampleColumn
 from privbench_core.draft.units import Roles
@@ -76,8 +76,7 @@ def draft_columns(
             if column.name in bases:
                 chosen = _relative(chosen, bases[column.name])
             elif not is_key and owner and creation and follows(column, creation):
-                fields = _relative_fields(f"{owner.name}.{creation.name}")
-                chosen = chosen.noting(f"or {fields}: preserves the gap to {owner.name}.{creation.name}")
+                chosen = _relative_to_owner(chosen, column.name, owner, creation)
         yield _line(column, chosen, nullable=column.nullable and column.name not in usable.primary_key)
 
 
@@ -232,10 +231,22 @@ def _with_domain(table: FoundTable, column: FoundColumn, kind: ColumnType, sampl
 def _relative(chosen: _Chosen, base: FoundColumn) -> _Chosen:
     """Return a column with its difference from its base as what is learned, or with a remark how to have that."""
     if is_sound(base):
-        fields = {"relative_to": base.name, **chosen.fields}
-        return replace(chosen, fields=fields).noting(f"the gap to {base.name} is preserved")
+        return _kept_near(chosen, base.name)
     lost = f"; it is NULL where {base.name} is" if base.nullable else ""
     return chosen.noting(f"or {_relative_fields(base.name)}: preserves the gap to {base.name}{lost}")
+
+
+def _relative_to_owner(chosen: _Chosen, name: str, owner: FoundTable, creation: FoundColumn) -> _Chosen:
+    """Return a column with its difference from when its owner began, if it copies that: ``order_date`` in lines."""
+    base = f"{owner.name}.{creation.name}"
+    if name == creation.name and name.casefold().startswith(singular(owner.name)):
+        return _kept_near(chosen, base)
+    return chosen.noting(f"or {_relative_fields(base)}: preserves the gap to {base}")
+
+
+def _kept_near(chosen: _Chosen, base: str) -> _Chosen:
+    """Return a column with its difference from ``base`` as what is learned."""
+    return replace(chosen, fields={"relative_to": base, **chosen.fields}).noting(f"the gap to {base} is preserved")
 
 
 def _relative_fields(base: str) -> str:

@@ -32,6 +32,10 @@ from privbench_core.schema.types.registry import parse_sql_type
 _ID = re.compile(r".*(id|key|_no|_nr|_num|number|uid)$", re.IGNORECASE)
 _ROW_NUMBERS = frozenset({"row_id", "rowid"})
 _ID_ALONE = frozenset({"id", "key", "uid", *_ROW_NUMBERS})
+_EVENTS = (
+    r"(record|entry|event|incident|opportunity|ride|booking|reservation|observation|complaint|inspection|appointment|"
+    r"payment)"
+)
 _SAME_LETTERS = 3  # first letters that a table and its column have in common; chosen by hand
 
 
@@ -144,14 +148,16 @@ def _own_key(table: FoundTable, elsewhere: frozenset[str], called: set[str]) -> 
     """Return the column called ``id`` or after the table.
 
     Else the first one, if columns elsewhere are called after the table, or it is after the beginning of its name, or
-    numbers persons whose names follow: ``playerID`` of ``Master``.
+    numbers events, which happen once, or persons whose names follow: ``playerID`` of ``Master``.
     """
     usual = {"id", *_names_of(table, "id"), *_names_of(table, "key")}
     kept = [name for name in table.usable if name.casefold() not in _ROW_NUMBERS]
     found = [name for name in kept if name.casefold() in usual]
     if not found and kept:
         is_referred_to = _ID.match(kept[0]) and not elsewhere.isdisjoint(usual - _ID_ALONE)
-        is_own = kept[0].casefold() not in elsewhere and _begins_like(kept[0], table, called)
+        is_own = kept[0].casefold() not in elsewhere and (
+            _begins_like(kept[0], table, called) or ends_with(kept[0], rf"{_EVENTS} ?id")
+        )
         found = [kept[0]] if is_referred_to or is_own or numbers_own_person(kept[0], table) else []
     return tuple(found) if len(found) == 1 else ()
 

@@ -49,8 +49,11 @@ MONEY = (
     r"(value|amount|total)"
 )
 """Words of what has two digits after the point, in a CSV file."""
+# What systems write themselves, they write to the second.
+_WRITTEN = r"creat(ed?|ion)|modifi(ed|cation)|updated?|edit(ed)?|access(ed)?|activity|login"
 _TYPES = (
-    (rf"({_DATES})( of [a-z]+)?|dob|birthday|day", ColumnType.DATE),
+    (rf"({_WRITTEN}) ?date|date ({_WRITTEN})", ColumnType.TIMESTAMP),
+    (rf"({_DATES})( of [a-z]+|( [a-z]+)* [a-z]+ed)?|dob|birthday|day", ColumnType.DATE),
     (_TIMES, ColumnType.TIMESTAMP),
     (r"[a-z]+ per [a-z]+", ColumnType.FLOAT),
     (_COUNTS, ColumnType.INTEGER),
@@ -108,7 +111,7 @@ _CONTENTS = (
     (r"(phone|mobile|cell|fax|tel|telephone|msisdn)( ?(number|no|nr))?", _fake("phone numbers", "phone_number")),
     (r"ssn|social security( (number|no))?", _fake("social security numbers", "ssn")),
     (r"iban|bank account( (number|no))?", _fake("bank accounts", "iban")),
-    (r"credit card|(card|cc) ?(number|no|nr)", _fake("card numbers", "credit_card_number")),
+    (r"credit ?card|(card|cc) ?(number|no|nr)", _fake("card numbers", "credit_card_number")),
     (r"(passport|tax ?id|national ?id|licen[cs]e|vat)( ?(number|no))?|mrn", Guess("numbers of persons", None)),
     (r"ip( ?addr(ess)?)?|ipv4", _fake(_NETWORK_ADDRESSES, "ipv4")),
     (r"mac( address)?", _fake(_NETWORK_ADDRESSES, "mac_address")),
@@ -240,6 +243,8 @@ def type_by_name(name: str, siblings: Iterable[str] = ()) -> ColumnType | None:
     ('float', 'float', 'integer')
     >>> str(type_by_name("birthDay")), str(type_by_name("birthDay", ["birthDay", "birthMonth"]))
     ('date', 'integer')
+    >>> str(type_by_name("LastAccessDate")), str(type_by_name("date_acct_opened")), type_by_name("date_key")
+    ('timestamp', 'date', None)
     >>> type_by_name("START"), str(type_by_name("START", ["START", "STOP"]))
     (None, 'timestamp')
     """

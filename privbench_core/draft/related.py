@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from itertools import permutations
 
 from privbench_core.backends.catalogue import FoundColumn, FoundTable
-from privbench_core.backends.postgres.ddl import quote_identifier
+from privbench_core.backends.postgres import quote_identifier
 from privbench_core.draft.names import words_of
 from privbench_core.schema.columns import ColumnType
 from privbench_core.spec.yaml_io import flow_yaml

@@ -11,8 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from privbench_core.backends.folder.csv_files import is_csv, separator
-from privbench_core.backends.folder.read import arrow_column, stored_tables
+from privbench_core.backends.folder import arrow_column, is_csv, separator, stored_tables
 from privbench_core.errors import SourceError
 from privbench_core.schema.columns import ColumnType, Domain, Range, Values
 

@@ -59,6 +59,8 @@ def draft_table(
     guessed = " # guessed from the names"
     if guess:
         yield f"    primary_key: {flow_yaml(one_or_list(guess))}{'' if primary and not catalogue.proposed else guessed}"
+    elif guess := _unique_within(table):
+        yield f"    primary_key: {flow_yaml(one_or_list(guess))} # unique in the source, and never NULL"
     else:
         yield "    row_id: generated # the source declares no usable key; or write primary_key: .."
     if keys:
@@ -68,10 +70,10 @@ def draft_table(
             role = None if roles is None else roles.get(place, Role())
             yield from _foreign_key(table, key, role, numbered=not guess and place in (roles or {}))
         yield from (f"      - {_key_fields(table, key)} # follows from another key on these columns" for key in implied)
-    unique = [group for group in table.unique if kept.issuperset(group)]
+    unique = [group for group in table.unique if kept.issuperset(group) and group != guess]
     if unique:
         yield f"    unique: {flow_yaml([list(group) for group in unique])}"
-    if names := {name: one_or_list(group) for group, name in table.key_names if group in {primary, *unique}}:
+    if names := {name: one_or_list(group) for group, name in table.key_names if group in {guess, *unique}}:
         yield f"    key_names: {flow_yaml(names)}"
     yield from _section("checks", list(_checks(table, kept)))
     if not public:
@@ -100,6 +102,14 @@ def _likely_key(table: FoundTable) -> tuple[str, ...]:
     usual = {"id", f"{own}_id".casefold(), f"{own}id".casefold()}
     found = tuple(name for name in table.usable if name.casefold() in usual)
     return found if len(found) == 1 else ()
+
+
+def _unique_within(table: FoundTable) -> tuple[str, ...]:
+    """Return the first set of columns that is as good as a primary key, and tells the rows of a parent apart."""
+    always = {column.name for column in table.usable.values() if not column.nullable}
+    references = {name for key in table.foreign_keys for name in key.columns}
+    groups = (group for group in table.unique if always.issuperset(group) and references.intersection(group))
+    return next((group for group in groups if not references.issuperset(group)), ())
 
 
 def _foreign_key(table: FoundTable, key: FoundKey, role: Role | None, *, numbered: bool) -> Iterator[str]:

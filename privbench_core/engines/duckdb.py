@@ -13,13 +13,13 @@ import duckdb
 import pyarrow as pa
 from sqlglot import exp
 
-from privbench_core.backends.base import Source
-from privbench_core.backends.duckdb.connections import waited, waited_ahead
-from privbench_core.engines.sql.search import Search
+from privbench_core.backends import Source
+from privbench_core.backends.scratch import waited, waited_ahead
+from privbench_core.engines.sql import Search
 from privbench_core.engines.stored import LoadedRows, Passing, numbered, stored_type
 from privbench_core.errors import SourceError
+from privbench_core.files import exclusive, lock_of
 from privbench_core.guards import BLOCK_ROWS
-from privbench_core.locks import exclusive, lock_of
 from privbench_core.schema.tables import Table
 from privbench_core.workers import ahead
 

@@ -15,14 +15,11 @@ from typing import Any
 import pyarrow as pa
 from sqlglot import exp
 
-from privbench_core.backends.base import check_columns
-from privbench_core.backends.folder.read import FolderSource
-from privbench_core.backends.spark.read import CatalogueSource, rows_of
-from privbench_core.backends.spark.session import Cluster, DataFrame, SparkSession
-from privbench_core.backends.spark.session import types as spark
-from privbench_core.engines.sql.database import refuse_unfit
-from privbench_core.engines.sql.literals import of_column
-from privbench_core.engines.sql.search import ListSearch, Search
+from privbench_core.backends import check_columns
+from privbench_core.backends.folder import FolderSource
+from privbench_core.backends.spark import CatalogueSource, Cluster, DataFrame, SparkSession, rows_of
+from privbench_core.backends.spark import types as spark
+from privbench_core.engines.sql import ListSearch, Search, of_column, refuse_unfit
 from privbench_core.engines.stored import LoadedRows
 from privbench_core.errors import SourceError
 from privbench_core.schema.columns import Column, ColumnType

@@ -25,11 +25,8 @@ from privbench_core.arrays import Array, Numbers
 from privbench_core.estimators.segmentation import SIGNIFICANT
 from privbench_core.guards import (
     BLOCK_ROWS,
-    COPULA_STEPS,
-    MAX_COPULA_JOINTS,
     MAX_CORRELATION,
     NORMAL_REACH,
-    QUADRATURE_POINTS,
     SETTLING_ROUNDS,
     SMOOTHING,
     TINY,
@@ -39,8 +36,9 @@ from privbench_core.stored import Storable
 from privbench_core.tuning import TUNING
 
 Pair = tuple[str, str]
-_ANGLES = np.arcsin(MAX_CORRELATION) * np.linspace(-1, 1, QUADRATURE_POINTS)  # an odd number: 0 is one of them
-_FACTOR = NORMAL_REACH * np.linspace(-1, 1, QUADRATURE_POINTS)  # values of a common normal factor, and their weights
+_GRID = np.linspace(-1, 1, 129)  # an odd number: 0 is one of them
+_ANGLES = np.arcsin(MAX_CORRELATION) * _GRID
+_FACTOR = NORMAL_REACH * _GRID  # values of a common normal factor, and their weights
 _WEIGHTS = np.exp(-(_FACTOR**2) / 2) / np.exp(-(_FACTOR**2) / 2).sum()
 
 
@@ -105,7 +103,8 @@ class SignSums(Storable):
             clean: Clean one-way counts with one total.
         """
         pairs, found = list(combinations(self.cuts, 2)), self.correlations(clean)
-        strongest = [i for i in np.argsort(-np.abs(found))[:MAX_COPULA_JOINTS] if abs(found[i]) > TUNING.floor]
+        # Rows take time to fit to each joint.
+        strongest = [i for i in np.argsort(-np.abs(found))[:500] if abs(found[i]) > TUNING.floor]
         joints = {}
         for a, b in (pairs[i] for i in strongest):
             ordered = self.cuts[a].ordered, self.cuts[b].ordered
@@ -244,10 +243,11 @@ def _merged(joints: Array, groups: Sequence[Numbers]) -> Array:
 
 def _copulas(clean: tuple[Array, Array], ordered: tuple[int, int]) -> Iterator[Array]:
     """Yield joints by all copulas that are tried, a few at a time: shape (some, codes, codes)."""
-    for angle in math.asin(MAX_CORRELATION) * np.linspace(-1, 1, COPULA_STEPS):
+    steps = 41  # of a Gaussian copula, and of others as many; odd: no correlation is one of them
+    for angle in math.asin(MAX_CORRELATION) * np.linspace(-1, 1, steps):
         yield joint_by_copula(*clean, *ordered, math.sin(angle))[None]
     several = max(1, BLOCK_ROWS // (len(clean[0]) * len(clean[1])))
-    exponents = 1 / (1 - np.linspace(0, 1, COPULA_STEPS, endpoint=False)[1:])  # evenly spaced by Kendall's τ
+    exponents = 1 / (1 - np.linspace(0, 1, steps, endpoint=False)[1:])  # evenly spaced by Kendall's τ
     for tails in product((1, -1), (1, -1)):
         for start in range(0, len(exponents), several):
             yield _joints_by_gumbel(*clean, *ordered, exponents[start : start + several], tails)

@@ -12,7 +12,7 @@ import numpy as np
 import scipy
 
 from privbench_core.arrays import Array
-from privbench_core.guards import FITTING_ROUNDS_PER_NUMBER, TINY
+from privbench_core.guards import TINY
 
 
 def onto_simplex(noisy: Array, total: float, variances: Array | None = None) -> Array:
@@ -91,7 +91,12 @@ def least_risk(estimates: Sequence[Estimate], found: Array, sigma: float) -> Arr
     risks = errors @ errors.T + penalty[:, None] + penalty
     values, vectors = np.linalg.eigh(risks / max(float(np.trace(risks)), TINY) + 100.0)  # of a trace of 1, so positive
     squares = np.vstack([np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T, np.ones(len(estimates))])
-    rounds = FITTING_ROUNDS_PER_NUMBER * len(estimates)
-    weights, _ = scipy.optimize.nnls(squares, np.append(np.zeros(len(estimates)), 1.0), maxiter=rounds)
+    weights = least_squares(squares, np.append(np.zeros(len(estimates)), 1.0))
     weights /= weights.sum()
     return np.asarray(sum(weight * estimate.values for weight, estimate in zip(weights, estimates, strict=True)))
+
+
+def least_squares(matrix: Array, right: Array) -> Array:
+    """Return the non-negative x of the least |matrix · x - right|², shape (columns,)."""
+    rounds = 1000 * matrix.shape[1]  # SciPy's own bound, 3 for each number, stops before the end
+    return np.asarray(scipy.optimize.nnls(matrix, right, maxiter=rounds)[0], dtype=float)

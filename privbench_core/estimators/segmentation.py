@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.estimators.denoising import onto_simplex
-from privbench_core.guards import NORMAL_REACH, SHORT_RUN
+from privbench_core.guards import NORMAL_REACH
 from privbench_core.tuning import TUNING
 
 Floats = NDArray[np.float64]
@@ -126,7 +126,9 @@ def _without_short_ones(counts: Floats, starts: Starts, sigma: float, widths: Fl
         first, end = kept[place], kept[place + 1] if place + 1 < len(kept) else len(counts)
         around = slice(kept[place - 1], first)
         excess = counts[first:end].sum() - counts[around].sum() * widths[first:end].sum() / widths[around].sum()
-        if end - first <= SHORT_RUN and abs(excess) < penalty / math.sqrt(2) * sigma:
+        # The sum of Laplace noise over up to 8 cells is far from normal; over more it hardly is.
+        is_short = end - first <= 8  # noqa: PLR2004
+        if is_short and abs(excess) < penalty / math.sqrt(2) * sigma:
             del kept[place : place + 1 + (place + 1 < len(kept) - 1)]
         else:
             place += 1

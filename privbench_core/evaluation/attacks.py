@@ -39,9 +39,8 @@ import pyarrow as pa
 import scipy
 from numpy.typing import NDArray
 
-from privbench_core.evaluation.encode import EncodedTable, encode_tables
 from privbench_core.evaluation.joins import chain_links
-from privbench_core.evaluation.marginals import Figures, column_subsets
+from privbench_core.evaluation.marginals import EncodedTable, Figures, column_subsets, encode_tables
 from privbench_core.sampling.keys import parent_rows
 from privbench_core.schema.tables import Schema
 

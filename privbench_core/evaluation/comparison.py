@@ -15,8 +15,7 @@ import numpy as np
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from privbench_core.evaluation.encode import value_codes
-from privbench_core.evaluation.inputs import DatabasePair
+from privbench_core.evaluation import DatabasePair
 from privbench_core.evaluation.joins import (
     LinkedTables,
     chains,
@@ -43,6 +42,7 @@ from privbench_core.evaluation.marginals import (
     crossing_subsets,
     mean_distances,
     subset_distances,
+    value_codes,
 )
 from privbench_core.publishing.verdicts import ONE_WAY, TWO_WAY, FidelityFigure, Verdict, judge_figures
 from privbench_core.schema.columns import Pattern

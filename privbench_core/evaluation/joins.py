@@ -25,8 +25,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from privbench_core.errors import InternalError
-from privbench_core.evaluation.encode import EncodedTable, as_numbers
-from privbench_core.evaluation.marginals import SEED, CodeTable, Figures, marginal
+from privbench_core.evaluation.marginals import SEED, CodeTable, EncodedTable, Figures, as_numbers, marginal
 from privbench_core.sampling.keys import parent_rows
 from privbench_core.schema.columns import Values
 from privbench_core.schema.constraints import ForeignKey

@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from privbench_core.evaluation import BundleAndSource, DatabasePair
 from privbench_core.evaluation.attacks import (
     REFERENCE,
     RunOnRows,
@@ -28,15 +29,12 @@ from privbench_core.evaluation.attacks import (
     rehearse_half,
     run_attacks,
 )
-from privbench_core.evaluation.encode import EncodedTable
-from privbench_core.evaluation.inputs import BundleAndSource, DatabasePair
-from privbench_core.evaluation.marginals import SEED, Figures
+from privbench_core.evaluation.marginals import SEED, EncodedTable, Figures
 from privbench_core.sampling.keys import parent_rows
 from privbench_core.schema.columns import Column, Learn, Pattern
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 
-_NEIGHBOURS = 10
 _WORDS = re.compile(r"[^\s\"'`,;()|]+")
 
 
@@ -174,7 +172,7 @@ def _by_key(
 
     Where keys number rows in the order in which they were added, rows with equal keys agree in all that follows
     from this order: dates, what depends on them, the owner. But so are rows whose keys are a few numbers apart, and
-    only a copy matches the one row. So the reference is the best of the `_NEIGHBOURS` keys on either side.
+    only a copy matches the one row. So the reference is the best of the ten keys on either side.
 
     Keys of several columns are left out: a line number is related to its row in any database.
     """
@@ -188,7 +186,7 @@ def _by_key(
     made, in_order = encoded[1].codes[mine], pc.sort_indices(rows[0][table.primary_key[0]]).to_numpy()
     true, place = encoded[0].codes[in_order], np.argsort(in_order)[links[mine]]
     agree = (true[place] == made).mean(axis=1)
-    steps = [step for step in range(-_NEIGHBOURS, _NEIGHBOURS + 1) if step]
+    steps = [step for step in range(-10, 11) if step]
     beside = max(((true[(place + step) % len(true)] == made).mean(axis=1) for step in steps), key=np.mean)
     excess = float(agree.mean() - beside.mean())
     error = float(np.sqrt((agree.var() + beside.var()) / len(mine)))

@@ -20,14 +20,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from privbench_core.backends.postgres.ddl import join_condition, quote_identifier
+from privbench_core.backends.postgres import join_condition, quote_identifier
 from privbench_core.errors import SourceError
 from privbench_core.evaluation.marginals import Figures
 from privbench_core.explain.comparison import summarize
 from privbench_core.publishing.verdicts import Grade, Verdict
 from privbench_core.schema.tables import Schema, Table
+from privbench_core.workload import Statement, Workload
 from privbench_core.workload.engine import TIMEOUT_SECONDS, Engine, ResolvedQuery, UnansweredError, literal
-from privbench_core.workload.statements import Statement, Workload
 
 CLASSES = ("low", "medium", "high")
 _OPERATORS = ("=", "<", ">")

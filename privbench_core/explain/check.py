@@ -19,8 +19,9 @@ from typing import Any
 
 import psycopg
 
-from privbench_core.backends.postgres.ddl import qualified, quote_text
+from privbench_core.backends.postgres import qualified, quote_text
 from privbench_core.errors import PublishError, SpecError
+from privbench_core.explain import queries_of
 from privbench_core.explain.comparison import (
     DEFAULTS,
     RunTimeSettings,
@@ -31,19 +32,22 @@ from privbench_core.explain.comparison import (
     share_of,
     summary_of,
 )
-from privbench_core.explain.explanation import queries_of
-from privbench_core.explain.plan import Explained, Join, QueryPlan, Scan, name_flips
-from privbench_core.explain.session import (
+from privbench_core.explain.plan import (
     Database,
+    Explained,
+    Join,
+    QueryPlan,
+    Scan,
     connected,
     loaded,
+    name_flips,
     server,
     server_version,
 )
 from privbench_core.files import as_path
-from privbench_core.publishing.bundle import MANIFEST, Bundle, read_bundle
+from privbench_core.publishing import MANIFEST, Bundle, read_bundle
 from privbench_core.spec.location import parse_url
-from privbench_core.workload.statements import Workload
+from privbench_core.workload import Workload
 
 LIMITS = {
     name: limit for name, limit in DEFAULTS.items() if name in {"answered", "same_plan", "cost_ratio", "rows_q_error"}

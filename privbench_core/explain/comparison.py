@@ -23,13 +23,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.errors import SpecError, did_you_mean
-from privbench_core.explain.plan import Explained, edit_distance, name_flips
-from privbench_core.explain.session import Database, as_postgres, explain_query, prepare, server_version
+from privbench_core.explain.plan import (
+    Database,
+    Explained,
+    as_postgres,
+    edit_distance,
+    explain_query,
+    name_flips,
+    prepare,
+    server_version,
+)
 from privbench_core.files import as_path
 from privbench_core.schema.tables import Schema
 from privbench_core.spec.yaml_io import read_yaml
+from privbench_core.workload import Workload
 from privbench_core.workload.engine import UnansweredError
-from privbench_core.workload.statements import Workload
 
 SHARES = {
     "answered": ("queries that ran", 1.0),
@@ -295,7 +303,7 @@ def compare_plans(
 
     Args:
         schema: Of both databases.
-        databases: Connections, see `session.loaded`; they are made read-only.
+        databases: Connections, see `plan.loaded`; they are made read-only.
         workload: The queries.
         settings: How to measure.
         names: What the databases are, for messages.

@@ -6,7 +6,7 @@ another server. Alternatives that change the plan on neither database are no cho
 
 Every run is in a transaction that is rolled back, so an index is missing only there, and only in the schema or
 database that was made for the comparison. Both ways run in turn; a gap exceeds noise where the slowest run of one is
-faster than the fastest of the other, by at least `WORTH`.
+faster than the fastest of the other, by at least 5%.
 """
 
 from __future__ import annotations
@@ -25,13 +25,10 @@ import numpy as np
 import psycopg
 
 from privbench_core.explain.comparison import ComparedQuery, ratio
-from privbench_core.explain.plan import Explained, name_flips
-from privbench_core.explain.session import Database, TookTooLongError, explain_query, server_version
+from privbench_core.explain.plan import Database, Explained, TookTooLongError, explain_query, name_flips, server_version
 from privbench_core.schema.tables import Schema
 from privbench_core.workload.engine import UnansweredError
 
-WORTH = 1.05
-"""Least ratio of run times that anybody would decide by. Chosen by hand."""
 _SETTINGS = (
     ("enable_nestloop", "off"),
     ("enable_hashjoin", "off"),
@@ -159,14 +156,16 @@ class Decisions:
         }
 
 
-def exceeds_noise(usual: Sequence[float], other: Sequence[float]) -> bool:
-    """Return whether every run of one way is faster than every run of the other, by at least `WORTH` in the median.
+def exceeds_noise(usual: Sequence[float], other: Sequence[float], worth: float = 1.05) -> bool:
+    """Return whether every run of one way is faster than every run of the other, by at least ``worth`` in the median.
+
+    Nobody would decide by a smaller ratio of run times (chosen by hand).
 
     >>> exceeds_noise([1, 2, 3], [4, 5, 6]), exceeds_noise([1, 2, 4], [3, 5, 6])
     (True, False)
     """
     apart = max(usual) < min(other) or max(other) < min(usual)
-    return apart and ratio(median(usual), median(other)) >= WORTH
+    return apart and ratio(median(usual), median(other)) >= worth
 
 
 def decide(
@@ -179,7 +178,7 @@ def decide(
 
     Args:
         schema: Of all databases.
-        servers: Connections to source and bundle on each server, see `session.loaded`, prepared.
+        servers: Connections to source and bundle on each server, see `plan.loaded`, prepared.
         compared: The queries with their plans on the first server.
         settings: How many choices to measure, and how.
     """

@@ -30,12 +30,12 @@ import numpy as np
 import scipy
 from sqlglot import exp
 
-from privbench_core.backends.postgres.ddl import join_condition, quote_identifier
+from privbench_core.backends.postgres import join_condition, quote_identifier
 from privbench_core.guards import SHOWN_DEVIATIONS
-from privbench_core.publishing.bundle import Bundle
-from privbench_core.publishing.replicates import Distances, read_replicates, read_rows
+from privbench_core.publishing import Bundle, Distances, read_replicates, read_rows
 from privbench_core.publishing.verdicts import JOIN, SIZE
 from privbench_core.schema.tables import Schema
+from privbench_core.workload import Workload
 from privbench_core.workload.engine import (
     TIMEOUT_SECONDS,
     Engine,
@@ -46,13 +46,10 @@ from privbench_core.workload.engine import (
     is_regenerated,
 )
 from privbench_core.workload.parameters import operands
-from privbench_core.workload.statements import Workload
 
 LEVEL = 0.95
 """Nominal coverage of the intervals."""
 ROWS = "rows"
-_PER_DISTANCE = 3.0  # error of a logarithm per distance: 2 in the mean, and tails are heavy; chosen on *stats*
-_PER_RELEASED = 0.5  # what a released distance adds; queries sum over cells; chosen on football and epidemic
 
 
 @dataclass(frozen=True)
@@ -273,9 +270,11 @@ def _ends(
     error = math.sqrt((errors**2).mean() + (least / (answer + least)) ** 2 if factors else (errors**2).mean())
     widened = None
     if left_out is not None:
-        at_most = math.hypot(error, _PER_DISTANCE * left_out.distance) / error if factors and error else math.inf
+        # The error of a logarithm per distance is 2 in the mean, and tails are heavy; 3 was chosen on *stats*.
+        at_most = math.hypot(error, 3 * left_out.distance) / error if factors and error else math.inf
         widened = min(left_out.ratio, at_most)
-    unshared = _PER_RELEASED * left_out.released if factors and left_out is not None else 0.0
+    # What a released distance adds: queries sum over cells. Half was chosen on football and epidemic.
+    unshared = 0.5 * left_out.released if factors and left_out is not None else 0.0
     half = t * math.hypot((widened or 1.0) * error, unshared)
     if not factors:
         return answer - half, answer + half, widened

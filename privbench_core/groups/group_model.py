@@ -22,7 +22,7 @@ import numpy as np
 from privbench_core.arrays import Array, Numbers, runs
 from privbench_core.columns.codec import Codes
 from privbench_core.estimators.fitting import mutual_information
-from privbench_core.guards import DRAWN_ONE_BY_ONE, TINY
+from privbench_core.guards import TINY
 from privbench_core.marginals.one_way import OneWay
 from privbench_core.marginals.sampler import PairMarginal, Rows, draw_column
 from privbench_core.profiles.profile import parent_column
@@ -198,7 +198,8 @@ def _draw_class(rows: Rows, group: GroupClass, size: str, rng: np.random.Generat
             drawn = draw_column(now, group.marginal(name, size, now), tables, rng)
             now.add(name, rows.sizes[name], drawn)
             rows.codes[name][index] = drawn
-        start, end = end, end + 1 if end < DRAWN_ONE_BY_ONE else 2 * end
+        # The first members are drawn one by one, then twice as many at once, and so on.
+        start, end = end, end + 1 if end < 4 else 2 * end  # noqa: PLR2004
 
 
 def _ranks(owner: Codes, rng: np.random.Generator) -> tuple[Numbers, Numbers, Numbers]:

@@ -32,7 +32,7 @@ from privbench_core.estimators.segmentation import SIGNIFICANT
 from privbench_core.groups.group_model import GroupModel, Latents, latent_names
 from privbench_core.groups.measure_groups import GroupFit
 from privbench_core.groups.measure_types import Columns, Maximisation
-from privbench_core.guards import MAX_LATENT_VALUES, MAX_PLACES, TINY
+from privbench_core.guards import TINY
 from privbench_core.links.fanout import Fanout
 from privbench_core.links.measure_fanout import (
     PAIRS,
@@ -190,7 +190,8 @@ class LatentFit:
         view = session.view(ViewSpec(key.child, {}, (children.rows_per_unit,)), "types")
         part = price.share(self.types * self._iteration * (1 - self.groups) / (len(codes) * self.latents))
         least = self.usefulness * math.sqrt(2 / math.pi) * view.sigma([Marginal(())], part) * float(np.mean(codes))
-        return min(int(MAX_LATENT_VALUES ** (1 / self.latents)), int(children.one_way.total / max(least, TINY)))
+        # All latent attributes are one context, of at most 32 combinations of values.
+        return min(int(32 ** (1 / self.latents)), int(children.one_way.total / max(least, TINY)))
 
     @property
     def _iteration(self) -> float:
@@ -224,7 +225,7 @@ def best_places(session: PrivateSession, ownership: Ownership, fanout: Fanout, p
     Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 2 and 4.
     """
     key, child, owners = ownership.key, ownership.child, ownership.parent.total
-    most = min(key.max_children or 1, MAX_PLACES)
+    most = min(key.max_children or 1, 8)  # members of a group whose places are distinguished
     clean = {name: counts for name, counts in child.one_way.clean().items() if len(counts) > 1}
     held = _held(fanout, owners, most)
     if most < 2 or not clean or held[1:].sum() <= 0:  # noqa: PLR2004 - who is alone has one place

@@ -22,7 +22,7 @@ from privbench_core.estimators.denoising import onto_simplex
 from privbench_core.estimators.fitting import combine, fit_margins
 from privbench_core.estimators.joints import NoisyTable, estimated_joint
 from privbench_core.groups.group_model import Latents
-from privbench_core.guards import FITTING_ROUNDS, NEGLIGIBLE, SCORE_SCALE, SMOOTHING, START_WAVES
+from privbench_core.guards import FITTING_ROUNDS, NEGLIGIBLE, SMOOTHING
 from privbench_core.links.fanout import Fanout
 from privbench_core.marginals.one_way import OneWay
 from privbench_core.privacy.budget import Price
@@ -274,17 +274,18 @@ def _largest_entropy(joints: tuple[Array, ...], between: Array) -> Array:
 
 
 def _scores(probabilities: Array) -> Scores:
-    scores: Scores = np.rint(np.log(np.maximum(probabilities, NEGLIGIBLE)) * SCORE_SCALE).astype(np.int64)
+    # Whole multiples of 1/65,536 nats: rounding is far below any noise.
+    scores: Scores = np.rint(np.log(np.maximum(probabilities, NEGLIGIBLE)) * (1 << 16)).astype(np.int64)
     return scores.reshape(len(probabilities), -1)
 
 
 def _tilted(counts: Array, shape: tuple[int, ...], ordered: int, rng: np.random.Generator) -> Array:
     """Return distributions over codes, each tilted by random functions of its latent values, shape (codes, *shape)."""
     middle = (np.cumsum(counts) - counts / 2) / counts.sum()
-    waves = np.stack([np.cos(np.pi * wave * middle) for wave in range(1, START_WAVES + 1)])
+    waves = np.stack([np.cos(np.pi * wave * middle) for wave in (1, 2, 3)])
     exponent = np.zeros((len(counts), *shape))
     for axis, values in enumerate(shape):
-        tilt = rng.standard_normal((values, START_WAVES)) @ waves
+        tilt = rng.standard_normal((values, len(waves))) @ waves
         tilt[:, ordered:] = rng.standard_normal((values, len(counts) - ordered))
         across = [1] * len(shape)
         across[axis] = values

@@ -17,7 +17,7 @@ from privbench_core.arrays import Array, Numbers, finer
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.systematic import systematic_counts
 from privbench_core.estimators.fitting import mutual_information
-from privbench_core.guards import MAX_KINDS, SPREADING_ROUNDS, TINY
+from privbench_core.guards import SPREADING_ROUNDS, TINY
 from privbench_core.links.linking import CrossMarginal, link_rows
 from privbench_core.links.lookup import COUNTED, TARGET, Lookup
 from privbench_core.links.parent_choice import Distinct, Level, ParentChoice, pick_parents, repeated
@@ -99,7 +99,7 @@ class LinkedLookup(Lookup):
         for name in sorted(asked, key=lambda name: -information.get(name, 0.0)):
             codes = parents[name.removeprefix(TARGET)]
             more = finer(kinds, codes)
-            if more.max() < MAX_KINDS:
+            if more.max() < 1000:  # noqa: PLR2004 - kinds of parents that popularity is allocated by
                 kinds = more
                 columns.append(name)
         return kinds, tuple(columns)

@@ -20,7 +20,7 @@ from privbench_core.arrays import Array, Numbers
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.estimators.fitting import mutual_information
-from privbench_core.guards import CHOOSING_COLUMNS, SETTLING_ROUNDS, TINY
+from privbench_core.guards import SETTLING_ROUNDS, TINY
 from privbench_core.links.fanout import CommonReference
 from privbench_core.links.parent_choice import Level, ParentChoice, pick_parents
 from privbench_core.links.popularity import ByRank, ByRow, Margin, Popularity
@@ -90,7 +90,8 @@ class Lookup(Storable):
             for name in self.targets
             if not name.startswith(COUNTED)
         }
-        found = sorted((n for n in information if information[n] > 0), key=lambda n: -information[n])[:CHOOSING_COLUMNS]
+        # Three attributes choose a parent together: more are hardly ever met together.
+        found = sorted((n for n in information if information[n] > 0), key=lambda n: -information[n])[:3]
         return sorted(found, key=lambda name: name == ROW)
 
     @property

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from privbench_core.arrays import Array, dense
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.group_codes import AGREEMENTS, DIFFERENT, SAME, index_coder
-from privbench_core.guards import MAX_SHARING, SIBLING_PARTS, TINY
+from privbench_core.guards import MAX_SHARING, TINY
 from privbench_core.links.fanout import Agreement, CommonReference, common_references
 from privbench_core.marginals.one_way import OneWay
 from privbench_core.privacy.budget import Price
@@ -109,10 +109,11 @@ def _same(noisy: OneWay, name: str) -> tuple[float, float]:
 
 
 def _groups(coder: Discretizer, counts: Array) -> NDArray[np.int64]:
-    """Return which codes count as the same: neighbours in an order, each one alone else; shape (codes,)."""
+    """Return which codes count as the same: those in an eighth of an order, each alone else; shape (codes,)."""
+    most = 8
     ordered = coder.ordered
     inside = counts[:ordered]
     middle = (np.cumsum(inside) - inside / 2) / max(float(inside.sum()), TINY)
-    parts = np.minimum((middle * SIBLING_PARTS).astype(np.int64), SIBLING_PARTS - 1)
-    listed = SIBLING_PARTS + np.arange(len(counts) - ordered)
+    parts = np.minimum((middle * most).astype(np.int64), most - 1)
+    listed = most + np.arange(len(counts) - ordered)
     return dense(np.concatenate([parts, listed]))

@@ -23,7 +23,7 @@ from privbench_core.estimators.coarsening import coarsenings
 from privbench_core.estimators.denoising import onto_simplex, shrink_haar
 from privbench_core.estimators.joints import NoisyTable, estimated_joint
 from privbench_core.estimators.segmentation import ABSOLUTE
-from privbench_core.guards import MAX_MARGINAL_CELLS, NEGLIGIBLE, TINY
+from privbench_core.guards import NEGLIGIBLE, TINY
 from privbench_core.links.linking import CrossMarginal
 from privbench_core.links.measure_bounded import BoundedCounts
 from privbench_core.marginals.sampler import Rows
@@ -202,7 +202,7 @@ def _planned(countings: Sequence[Counting], most: int, price: Price) -> tuple[in
         best = min(countings, key=error)
         cells = TUNING.most_noise / best.noise(each)
         if cells >= wide or (number == 1 and cells >= least):
-            return number, min(cells, MAX_MARGINAL_CELLS), best
+            return number, min(cells, 10_000), best  # links are learned from all marginals across tables together
     return None
 
 

@@ -21,7 +21,7 @@ from privbench_core.columns.grid import Grid
 from privbench_core.columns.intervals import OrderedCodec
 from privbench_core.estimators.denoising import onto_simplex, shrink_haar
 from privbench_core.estimators.fitting import relative_entropy
-from privbench_core.guards import MAX_PUBLIC_CODES, MAX_RUNS, NEGLIGIBLE, SHOWN_DEVIATIONS, TINY
+from privbench_core.guards import MAX_PUBLIC_CODES, NEGLIGIBLE, SHOWN_DEVIATIONS, TINY
 from privbench_core.links.fanout import Fanout
 from privbench_core.links.lookup import ROW, TARGET, coded_by_position
 from privbench_core.links.measure_popularity import ParentReferences, row_popularity
@@ -99,16 +99,16 @@ class PublicParent:
             optional: Whether the key may be NULL: one more code, the last.
         """
         often = counts / max(float(counts.sum()), TINY) if counts.any() else np.ones(len(counts)) / len(counts)
-        found = {}
+        found, most = {}, 1 << 14  # runs of rows with one code, whose ends an engine's statements list
         for column in self.table.attributes:
             values = _ranks(self.rows.column(column.name))
             ordered = column.type.ordered
             if not ordered and 2 * values.max() >= len(values):  # as good as one for each row
                 continue
             codes = _intervals(values, often) if ordered else _values(values, often)
-            if codes.max() > 0 and np.count_nonzero(np.diff(codes)) < MAX_RUNS:
+            if codes.max() > 0 and np.count_nonzero(np.diff(codes)) < most:
                 found[f"{TARGET}{column.name}"] = _by_position(codes, optional=optional, ordered=ordered)
-        place = self.place if len(often) < MAX_RUNS else np.arange(len(often))
+        place = self.place if len(often) < most else np.arange(len(often))
         blocks = _intervals(place, often)
         return {**found, ROW: _by_position(blocks, optional=optional, ordered=False)}
 

@@ -9,13 +9,9 @@ import numpy as np
 
 from privbench_core.arrays import Array, Numbers
 from privbench_core.guards import (
-    EXCHANGES,
-    FAILED_EXCHANGES,
     FEW,
     FITTING_ROUNDS,
-    MAX_PARTNERS,
     NEGLIGIBLE,
-    PROPOSED_EXCHANGES,
     REDRAWING_ROUNDS,
     TINY,
     TOLERANCE,
@@ -195,15 +191,17 @@ def _exchange_best(degrees: Array, margins: Sequence[Margin], rng: np.random.Gen
     """
     gaps = [references - np.bincount(codes, degrees, len(references)) for codes, references in margins]
     enough, failed = FEW * float(degrees.sum()) * len(margins), 0
-    for turn in range(EXCHANGES):
-        if failed == FAILED_EXCHANGES or sum(float(np.abs(gap).sum()) for gap in gaps) <= enough:
+    tried = 256  # exchanges, of which the best one is made; proposals follow the degrees after as many
+    patience = 50  # exchanges in a row that failed
+    for turn in range(2000):  # exchanges at most
+        if failed == patience or sum(float(np.abs(gap).sum()) for gap in gaps) <= enough:
             return
-        if turn % PROPOSED_EXCHANGES == 0:
+        if turn % tried == 0:
             cumulated = np.cumsum(degrees)
-        one = np.searchsorted(cumulated, rng.random(PROPOSED_EXCHANGES) * cumulated[-1])
-        other = rng.integers(0, len(degrees), PROPOSED_EXCHANGES)
+        one = np.searchsorted(cumulated, rng.random(tried) * cumulated[-1])
+        other = rng.integers(0, len(degrees), tried)
         moved = degrees[one] - degrees[other]
-        change = np.zeros(PROPOSED_EXCHANGES)
+        change = np.zeros(tried)
         for gap, (codes, _) in zip(gaps, margins, strict=True):
             less, more = codes[one], codes[other]
             before = np.abs(gap[less]) + np.abs(gap[more])
@@ -264,7 +262,7 @@ def _balance(degrees: Array, kinds: Numbers, wanted: Array) -> None:
         poor = int(np.argmax(np.where(stuck, 0.0, lacking)))
         if stuck[poor] or lacking[poor] < 1:
             return
-        others = np.argsort(lacking, kind="stable")[:MAX_PARTNERS].tolist()
+        others = np.argsort(lacking, kind="stable")[:24].tolist()  # the partners with the most first
         stuck[poor] = not any(exchange(poor, rich, beyond=beyond) for beyond in (False, True) for rich in others)
 
 

@@ -21,7 +21,6 @@ from privbench_core.estimators.segmentation import PENALTY, segments
 from privbench_core.guards import (
     BOUND_STEP,
     FITTING_ROUNDS,
-    GRID_GROWTH,
     GRID_POINTS,
     NEGLIGIBLE,
     SMOOTHING,
@@ -38,7 +37,7 @@ def rank_ends(parents: int) -> Numbers:
     """
     ends = [1]
     while ends[-1] < parents:
-        ends.append(min(parents, max(ends[-1] + 1, int(ends[-1] * GRID_GROWTH))))
+        ends.append(min(parents, max(ends[-1] + 1, int(ends[-1] * 1.03))))  # large numbers grow by 3%
     return np.array(ends)
 
 

@@ -27,7 +27,7 @@ from privbench_core.estimators.coarsening import Candidates, PairSelection, Pair
 from privbench_core.estimators.copula import Cut, SignSums, sign_noise
 from privbench_core.estimators.joints import NoisyTable, Triple, estimated_joints, explained
 from privbench_core.estimators.segmentation import ABSOLUTE
-from privbench_core.guards import GRID_STEPS, MAX_PAIRS, MAX_TRIPLE_CELLS, MAX_TRIPLE_COLUMNS
+from privbench_core.guards import GRID_STEPS, MAX_PAIRS
 from privbench_core.marginals.measure_one_way import Marginals, noise_power, remeasure
 from privbench_core.marginals.measure_scores import (
     NO_JOINTS,
@@ -296,9 +296,10 @@ def measure_signs(
 
 def candidate_triples(curator: Curator, clean: OneWayCounts, total: float, price: Price) -> list[Triple]:
     """Return the triples to screen, smallest first: as many as leave their scores clear at their share of ``price``."""
-    names = sorted((n for n in clean if len(clean[n]) > 1), key=lambda n: len(clean[n]))[:MAX_TRIPLE_COLUMNS]
+    names = sorted((n for n in clean if len(clean[n]) > 1), key=lambda n: len(clean[n]))[:24]
     cells = {triple: math.prod(len(clean[name]) for name in triple) for triple in combinations(names, 3)}
-    small = sorted((triple for triple in cells if cells[triple] <= MAX_TRIPLE_CELLS), key=lambda triple: cells[triple])
+    most = 64  # cells: more hold too few rows each
+    small = sorted((triple for triple in cells if cells[triple] <= most), key=lambda triple: cells[triple])
     for_scores = price.share(TUNING.triple_share / 2)
     while small and largest_noise(curator, len(small), for_scores) > TUNING.clear * total:
         small = small[: len(small) // 2]

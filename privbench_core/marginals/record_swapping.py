@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from privbench_core.arrays import Array, dense, finer
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.systematic import stable_order
-from privbench_core.guards import SWAPPING_BATCHES, SWAPPING_ROWS
 from privbench_core.schema.constraints import reachable
 
 Numbers = NDArray[np.integer[Any]]
@@ -43,7 +42,7 @@ def swap(
     moves: Iterable[Sequence[str]],
     rng: np.random.Generator,
     *,
-    sweeps: int,
+    sweeps: int = 2,
     weights: Array | None = None,
     within: Mapping[str, Codes] | None = None,
     kept: Collection[tuple[str, str]] = (),
@@ -55,7 +54,7 @@ def swap(
         targets: Tables to approach, all of positive size.
         moves: Columns that swap together, one move after the other; of each table one, or all.
         rng: Sampling only: pairs rows.
-        sweeps: Over all moves.
+        sweeps: Over all moves; further ones than two change little.
         weights: Weight of each row, shape (n,); None for 1 each.
         within: Column -> codes, shape (n,): only rows with equal codes swap it; None if all rows may.
         kept: Pairs of columns whose own table stays as it is: each swaps between rows with equal codes of the other
@@ -128,12 +127,12 @@ class _Gaps:
         if not sides:
             return
         n = len(self._weights)
-        rows = rng.choice(n, min(n, SWAPPING_ROWS), replace=False)
+        rows = rng.choice(n, min(n, 100_000), replace=False)  # tables of more rows have little sampling error
         pull = self._curve * self._gaps
         excess = [pull[self._cells(side.begin, [(name, side.step), *side.others], rows)] for name, side in sides]
         left, right = partners(rows[np.sum(excess, axis=0) < 0], within)  # of cells that hold too many rows
         order = rng.permutation(len(left))
-        for batch in np.array_split(order, SWAPPING_BATCHES):
+        for batch in np.array_split(order, 16):  # after each of which gaps to targets are updated
             one, other = left[batch], right[batch]
             # What the swapped columns add to the cells of each row, and the rest of the cells; shapes (tables, pairs).
             here, there = (np.stack([self._cells(0, [(n, s.step)], of) for n, s in sides]) for of in (one, other))

@@ -21,7 +21,7 @@ from privbench_core.columns.codec import Codes
 from privbench_core.columns.exact_sums import cell_index
 from privbench_core.columns.systematic import diffused_counts, distribute, group_counts, narrow, systematic_counts
 from privbench_core.estimators.fitting import AxesMargin, CodesMargin, fit_margins, mutual_information, rake
-from privbench_core.guards import BLOCK_ROWS, MAX_CELLS, MAX_CONTEXT, MAX_DIFFUSED, SAMPLE_ROWS, SETTLING_ROUNDS, TINY
+from privbench_core.guards import BLOCK_ROWS, MAX_CELLS, SAMPLE_ROWS, SETTLING_ROUNDS, TINY
 
 PairTables = Mapping[tuple[str, str], Array]
 
@@ -165,7 +165,8 @@ def draw_column(
     for fallback in (parts[0].target[parts[0].codes], marginal):
         empty = joint.sum(axis=1) <= 0
         joint[empty] = fallback[empty] if fallback.ndim > 1 else fallback
-    return draw_grouped(joint, context, rng, diffused=diffused and len(joint) <= MAX_DIFFUSED)
+    few = len(joint) <= 5_000  # noqa: PLR2004 - contexts over which draws are made even
+    return draw_grouped(joint, context, rng, diffused=diffused and few)
 
 
 def _chosen(
@@ -185,7 +186,8 @@ def _chosen(
     left = sorted(pair_tables, key=lambda pair_table: -mutual_information(pair_table.joint))
     information = [mutual_information(pair_table.joint) for pair_table in left]
     known = [0.0] * len(left)  # the part of it that the chosen pair tables share
-    while left and len(chosen) < MAX_CONTEXT:
+    most = 6  # columns that a drawn one is conditioned on
+    while left and len(chosen) < most:
         best = max(range(len(left)), key=lambda i: (not left[i].latent, information[i] - known[i]))
         pair_table, gained, _ = left.pop(best), information.pop(best), known.pop(best)
         columns = pair_table.joint.shape[1]
@@ -207,7 +209,7 @@ def _chosen(
         for part in parts:
             context[part] = number[finer(part)]
         contexts = len(found)
-        if len(left) > MAX_CONTEXT - len(chosen):  # otherwise all of them are used
+        if len(left) > most - len(chosen):  # otherwise all of them are used
             shared = _shared(pair_table, left, rows)
             known = [max(k, min(gained * s, i)) for k, s, i in zip(known, shared, information, strict=True)]
     return chosen, codes_of, context

@@ -15,7 +15,7 @@ import numpy as np
 
 from privbench_core.arrays import Array
 from privbench_core.estimators.fitting import fit_margins, mutual_information
-from privbench_core.guards import FEW_ROWS, NEGLIGIBLE, SWEEPS
+from privbench_core.guards import FEW_ROWS, NEGLIGIBLE
 from privbench_core.marginals.record_swapping import TargetTable, swap
 from privbench_core.marginals.sampler import PairMarginal, Rows, draw_column, draw_grouped
 from privbench_core.privacy.split_rules import ByValue, Rule
@@ -232,7 +232,7 @@ def swap_to_fit(
         TargetTable(table, fit_margins(joint, [((axis,), counts[name]) for axis, name in enumerate(table)]))
         for table, joint in tables
     ]
-    swap(rows.codes, targets, [(name,) for name in columns], rng, sweeps=SWEEPS, weights=weights, kept=kept)
+    swap(rows.codes, targets, [(name,) for name in columns], rng, weights=weights, kept=kept)
 
 
 def split_by_attribute(

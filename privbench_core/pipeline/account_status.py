@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from privbench_core.errors import BudgetExhaustedError
-from privbench_core.pipeline.plans import run_name
+from privbench_core.pipeline import run_name
 from privbench_core.pipeline.record import step_name
 from privbench_core.privacy.budget import Budget, Measure, Price, epsilon_for, zero
 from privbench_core.privacy.ledger.balance import Balance, Purchase, RefreshLimits, share_of

@@ -13,7 +13,7 @@ from functools import partial
 from privbench_core.errors import NoiseOnlyError, SpecError, UnsupportedBudgetError
 from privbench_core.estimators.segmentation import SIGNIFICANT
 from privbench_core.guards import HIDDEN_PARTS, SHOWN_DEVIATIONS
-from privbench_core.pipeline.plans import plan_for
+from privbench_core.pipeline import plan_for
 from privbench_core.privacy.neighbour_relation import differences, neighbour_relation
 from privbench_core.privacy.relations import keys_into_other_units
 from privbench_core.profiles.expected_noise import expected_noise, link_noise

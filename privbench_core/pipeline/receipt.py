@@ -17,7 +17,7 @@ from privbench_core.pipeline.runner import Run
 from privbench_core.privacy.budget import Budget
 from privbench_core.privacy.ledger.ledger import Ledger
 from privbench_core.privacy.relations import reference_moves, stability
-from privbench_core.publishing.bundle import MANIFEST, is_bundle
+from privbench_core.publishing import MANIFEST, is_bundle
 from privbench_core.schema.columns import Learn, Range, Values
 from privbench_core.schema.constraints import OnUnitRemoved
 from privbench_core.schema.tables import Schema

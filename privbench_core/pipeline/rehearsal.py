@@ -26,16 +26,14 @@ from pathlib import Path
 import pyarrow as pa
 
 from privbench_core.errors import BudgetError, InternalError, PrivbenchError, PublishError, SpecError
+from privbench_core.evaluation import summarize_bundle
 from privbench_core.evaluation.attacks import RunOnRows
-from privbench_core.evaluation.inputs import summarize_bundle
+from privbench_core.pipeline import plan_for, run_name
 from privbench_core.pipeline.executor import Executor, Progress
-from privbench_core.pipeline.plans import plan_for, run_name
 from privbench_core.pipeline.runner import Made, Run, Runner
 from privbench_core.pipeline.snapshot import GivenRows
 from privbench_core.pipeline.workspace import Scratch, Workspace, database_folder
-from privbench_core.privacy.noise import NoiseSource
-from privbench_core.publishing.bundle import is_bundle, read_bundle
-from privbench_core.publishing.replicates import add_replicates
+from privbench_core.publishing import add_replicates, is_bundle, read_bundle
 from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Key, Plan, StepKind
 from privbench_core.synthesizers.steps.sampled import SampledTable
@@ -67,11 +65,9 @@ def plan_of(spec: Spec, bundle: Path) -> Plan | None:
         return None
 
 
-def rehearse(
-    spec: Spec, plan: Plan, tables: Mapping[str, pa.Table], *, seed: int = 0, noise: NoiseSource | None = None
-) -> dict[str, pa.Table]:
+def rehearse(spec: Spec, plan: Plan, tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
     """Synthetic rows by ``plan`` from the rows in ``tables``."""
-    return sampled_rows(spec, plan, run_on_rows(spec, plan, tables, Run("rehearsal", seed), noise=noise))
+    return sampled_rows(spec, plan, run_on_rows(spec, plan, tables, Run("rehearsal")))
 
 
 def run_on_rows(
@@ -81,13 +77,12 @@ def run_on_rows(
     run: Run,
     *,
     fidelity: bool = False,
-    noise: NoiseSource | None = None,
     progress: Progress | None = None,
 ) -> dict[Key, Made]:
     """Run the steps of ``plan`` that draw rows on others in memory, and with ``fidelity`` those that measure them."""
     without = {StepKind.VALIDATE, StepKind.PUBLISH} | (set() if fidelity else {StepKind.FIDELITY})
     with closing(Scratch(spec.accepting_noise, plan.budget)) as here:
-        runner = Runner(here, plan, run, noise, GivenRows(here, tables))
+        runner = Runner(here, plan, run, snapshot=GivenRows(here, tables))
         return Executor(runner, {step.key for step in plan.steps if step.kind not in without}).run(progress)
 
 
@@ -121,14 +116,11 @@ def source_state(spec: Spec, bundle: Path) -> str:
     return "The source is as it was when the bundle was made."
 
 
-FEWEST = 5
-"""Fewest replicates: the intervals of fewer are more than twice as wide as those of many (Student's t)."""
-
-
 def make_replicates(spec: Spec, bundle: Path, number: int, progress: Progress | None = None) -> None:
     """Put replicates into a bundle. Arguments and errors are those of `privbench_core.replicate`."""
-    if number < FEWEST:
-        raise SpecError(f"number: {number} replicates are too few for error bars; make {FEWEST} or more")
+    fewest = 5  # the intervals of fewer are more than twice as wide as those of many (Student's t)
+    if number < fewest:
+        raise SpecError(f"number: {number} replicates are too few for error bars; make {fewest} or more")
     opened, plan = read_bundle(bundle), plan_of(spec, bundle)
     if plan is None or opened.manifest["database"] != spec.schema.name:
         raise SpecError(f"{bundle}: was not made from this spec as it is now; give the spec it was made from")

@@ -28,7 +28,7 @@ from privbench_core.synthesizers.artifact import Artifact, PartFiles, digest_of,
 from privbench_core.synthesizers.contract import Key, Plan, Step, StepContext
 
 if TYPE_CHECKING:
-    from privbench_core.workload.statements import Workload
+    from privbench_core.workload import Workload
 
 
 @dataclass(frozen=True)

@@ -16,15 +16,13 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from privbench_core.backends.base import Source, versioned
-from privbench_core.backends.fingerprint import fingerprint_rows
-from privbench_core.backends.integrity import check_rows
+from privbench_core.backends import Source, versioned
+from privbench_core.backends.integrity import check_rows, fingerprint_rows
 from privbench_core.backends.registry import open_source
-from privbench_core.engines.choice import engine_of, open_engine
-from privbench_core.engines.memory.database import PrivateDatabase
+from privbench_core.engines import engine_of, open_engine
+from privbench_core.engines.memory import PrivateDatabase
 from privbench_core.errors import ReleaseError, SourceError
-from privbench_core.files import write_durably
-from privbench_core.locks import sweep
+from privbench_core.files import sweep, write_durably
 from privbench_core.pipeline.record import record_observations
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.privacy.views import Engine

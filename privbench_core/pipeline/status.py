@@ -13,8 +13,8 @@ from functools import cached_property
 from hashlib import blake2b
 
 from privbench_core.errors import first_of
+from privbench_core.pipeline import run_name
 from privbench_core.pipeline.account_status import AccountStatus, Cost, standing
-from privbench_core.pipeline.plans import run_name
 from privbench_core.pipeline.record import Manifest, definition_of, read_manifests, run_label, step_name
 from privbench_core.pipeline.runner import Run, Runner
 from privbench_core.pipeline.snapshot import Observed

@@ -23,8 +23,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 from privbench_core.errors import LedgerError, ReleaseError
-from privbench_core.files import file_name, write_durably, write_once
-from privbench_core.locks import exclusive, is_locked
+from privbench_core.files import exclusive, file_name, is_locked, write_durably, write_once
 from privbench_core.privacy.budget import Budget
 from privbench_core.privacy.ledger.ledger import Ledger
 from privbench_core.privacy.neighbour_relation import neighbour_relation
@@ -180,7 +179,7 @@ class Workspace:
         return self.exclusive(_lock_of_hold(mark), what)
 
     def exclusive(self, key: str, what: str) -> AbstractContextManager[None]:
-        """Wait until no other process is at work on ``key``, see `locks.alone`; ``what`` is what messages call it."""
+        """Wait until no other process is at work on ``key``, ``what`` is what messages call it."""
         return exclusive(lock_file(self.spec, key), what)
 
     def is_locked(self, key: str) -> bool:

@@ -40,6 +40,7 @@ from privbench_core.privacy.features import (
     SameReference,
     Satisfies,
     SiblingAgreement,
+    SincePrevious,
     UnitRows,
 )
 from privbench_core.privacy.queries import (
@@ -76,6 +77,7 @@ _FEATURES = (
     OwnerType,
     MemberPlace,
     SiblingAgreement,
+    SincePrevious,
     ParentFanout,
     SameReference,
 )
@@ -223,7 +225,7 @@ def _admitted(
     if isinstance(feature, Satisfies):
         _require(discretizer.size == VERDICTS, site, "a code for each verdict")
         _admit_constraint(schema, site, table, feature.constraint)
-    if isinstance(feature, OwnDifference | OwnerDifference):
+    if isinstance(feature, OwnDifference | OwnerDifference | SincePrevious):
         _admit_difference(schema, site, table, feature, discretizer)
     if isinstance(feature, Own | CoMember | OfParent):
         of = feature.key.parent if isinstance(feature, OfParent) else table
@@ -278,11 +280,16 @@ def _require_null(schema: Schema, site: str, of: str, column: str, discretizer: 
 
 
 def _admit_difference(
-    schema: Schema, site: str, table: str, feature: OwnDifference | OwnerDifference, discretizer: Discretizer
+    schema: Schema,
+    site: str,
+    table: str,
+    feature: OwnDifference | OwnerDifference | SincePrevious,
+    discretizer: Discretizer,
 ) -> None:
     """Refuse columns without exact differences, and a discretizer without NULL."""
     of_base = feature.key.parent if isinstance(feature, OwnerDifference) else table
-    own, base = _attribute(schema, table, feature.column), _attribute(schema, of_base, feature.base)
+    to = feature.column if isinstance(feature, SincePrevious) else feature.base
+    own, base = _attribute(schema, table, feature.column), _attribute(schema, of_base, to)
     same = (own.type, own.precision, own.scale) == (base.type, base.precision, base.scale)
     _require(same and own.type.difference is not None, site, "two columns of one type that has differences")
     _require(getattr(discretizer.codec, "nullable", False) is True, site, "a code for a row without a difference")

@@ -69,6 +69,19 @@ class OwnerDifference:
 
 
 @dataclass(frozen=True)
+class SincePrevious:
+    """A column of the row minus that of the kept sibling before it, in the order of the column and then a keyed hash.
+
+    Siblings are children of one owner along ``key``, the owner key; those where the column is NULL are passed over. It
+    is NULL of the first of them, of rows where the column is NULL, and of rows without an owner. Values are as they
+    stand, whatever they are modelled relative to.
+    """
+
+    key: ForeignKey
+    column: str
+
+
+@dataclass(frozen=True)
 class ParentRow:
     """Which row the key refers to: its position in a public table; of a private one, 0 for any row and -1 for none.
 
@@ -246,6 +259,7 @@ class CoMember:
 Along = (
     OfParent
     | OwnerDifference
+    | SincePrevious
     | ParentRow
     | SameReference
     | OwnerFanout

@@ -23,6 +23,7 @@ from privbench_core.privacy.features import (
     OwnType,
     ParentFanout,
     SiblingAgreement,
+    SincePrevious,
     feature_size,
 )
 from privbench_core.privacy.permutations import MOST_MEMBERS, PERMUTATION_SCALE
@@ -42,8 +43,8 @@ _ROWS_PER_UNIT = (
     *range(1, _SMALL),
     *(1 << power for power in range(_SMALL.bit_length() - 1, WEIGHT_SCALE.bit_length())),
 )
-_OF_OWNERS = (OwnerFanout, OwnerType, MemberPlace, OwnerDifference, SiblingAgreement)  # along owner keys only
-_SIBLINGS = (CoMember, MemberPlace, SiblingAgreement)  # which look at other rows of the table
+_OF_OWNERS = (OwnerFanout, OwnerType, MemberPlace, OwnerDifference, SiblingAgreement, SincePrevious)  # owner keys
+_SIBLINGS = (CoMember, MemberPlace, SiblingAgreement, SincePrevious)  # which look at other rows of the table
 
 
 def build_view(engine: Engine, spec: ViewSpec) -> CodedView:

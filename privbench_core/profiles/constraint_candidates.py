@@ -31,7 +31,7 @@ from privbench_core.columns.row_constraints import (
     reals_of,
     rounding_of,
 )
-from privbench_core.guards import FEW_LETTERS, SCREENED, TINY
+from privbench_core.guards import SCREENED, TINY
 from privbench_core.profiles.profile import Profile
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.row_constraints import (
@@ -72,7 +72,7 @@ _PARTS = (
 """What names say of which part of a date a number is; the first counts."""
 
 
-_TOTALS = r"total|sum|gross|overall|combined|all"
+_TOTALS = r"tot|sum|gross|overall|combined|all"
 _PRODUCTS = r"total|amount|amt|value|cost|sales|revenue|turnover|price|net|gross"
 _COUNTS = r"qty|quantity|units|count|number|num|hours|days|items|pieces|rate|percent|pct"
 
@@ -108,10 +108,11 @@ def candidates(table: Table, profile: Profile) -> Iterator[Candidate]:
     columns = [c for c in columns if c.type.ordered and drawn.varies(c.name)]
     for of, column in permutations(columns, 2):
         if can_be_part(column, of):
-            named = _parts(column.name)
+            is_date = column.type is ColumnType.DATE
+            named = () if is_date else _parts(column.name)
             most = TUNING.strong if named else TUNING.least_share
             for part in named or DatePart:
-                order = 0.0 if named else 1.0, -_common_start(column.name, of.name)
+                order = 0.0 if named or is_date else 1.0, -_common_start(column.name, of.name)
                 constraint = PartOfDate(column.name, of.name, part)
                 if can_hold(constraint, (column, of)):
                     yield from drawn.candidates(constraint, most, order)
@@ -125,14 +126,18 @@ def candidates(table: Table, profile: Profile) -> Iterator[Candidate]:
 
 
 def _formulas(numbers: Sequence[Column], drawn: _Drawn) -> Iterator[Candidate]:
-    """Yield sums of columns that stand side by side, beside their total or one called so, and products of two."""
-    for size in range(2, MOST_PARTS + 1):
+    """Yield sums of columns that stand side by side, and products of two.
+
+    A sum stands beside its parts or is called a total; that of many parts does both.
+    """
+    for size in range(2, len(numbers)):
         for start in range(len(numbers) - size + 1):
             parts = numbers[start : start + size]
             beside = [*numbers[max(start - 1, 0) : start], *numbers[start + size : start + size + 1]]
-            for total in numbers:
+            many = size > MOST_PARTS
+            for total in beside if many else numbers:
                 named = re.search(_TOTALS, total.name, re.IGNORECASE) is not None
-                if total not in parts and (named or total in beside):
+                if total not in parts and (named or (total in beside and not many)):
                     yield from drawn.formula(total, parts, product=False, named=named)
     for total in numbers:
         named = re.search(_PRODUCTS, total.name, re.IGNORECASE) is not None
@@ -349,7 +354,8 @@ def _common_start(one: str, other: str) -> int:
 def _comparable(first: Column, last: Column) -> bool:
     """Return whether one of two columns may be meant not to be above the other: dates, or numbers with like names."""
     one, other = first.name, last.name
-    same = max(_common_start(one, other), _common_start(one[::-1], other[::-1])) >= FEW_LETTERS
+    # Fewer letters than three are in common by chance, not by the meaning of the names.
+    same = max(_common_start(one, other), _common_start(one[::-1], other[::-1])) >= 3  # noqa: PLR2004
     return first.type.logical.calendar or (same and not _parts(one) and not _parts(other))
 
 

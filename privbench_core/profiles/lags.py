@@ -18,7 +18,7 @@ from privbench_core.columns.intervals import OrderedCodec
 from privbench_core.columns.lags import Intervals, interval_points
 from privbench_core.errors import InternalError
 from privbench_core.estimators.fitting import fit_margins
-from privbench_core.guards import FEW, FITTING_ROUNDS, MAX_POWER, TINY, TOLERANCE
+from privbench_core.guards import FEW, FITTING_ROUNDS, TINY, TOLERANCE
 from privbench_core.stored import Storable
 
 
@@ -40,6 +40,19 @@ class Lag(Storable):
 
 
 @dataclass(frozen=True)
+class Ties(Storable):
+    """Released: how often rows of one owner have the same date.
+
+    Attributes:
+        column: Of dates, or of years.
+        share: Of the rows that come after another one of their owner, those that have the same date as the one before.
+    """
+
+    column: str
+    share: float
+
+
+@dataclass(frozen=True)
 class Lags:
     """Released: all lags of the dates of a table's rows.
 
@@ -47,11 +60,13 @@ class Lags:
         of_owners: How long after columns of their owners they are.
         within: How long after other dates of their own.
         assumed: Columns whose range is assumed, as noise hid it.
+        ties: How often rows of one owner have the same date.
     """
 
     of_owners: Sequence[Lag] = ()
     within: Sequence[Lag] = ()
     assumed: frozenset[str] = frozenset()
+    ties: Sequence[Ties] = ()
 
 
 def _intervals(classes: Discretizer) -> OrderedCodec:
@@ -76,7 +91,7 @@ def shares_of_cells(classes: Discretizer, shares: Array) -> Array:
         of_class = np.maximum(shares[code_of[side[::2]]], FEW / 10)  # the first cell is one by itself, then pairs
         lengths = np.diff(ends[::2], prepend=0.0)
         slopes = np.gradient(np.log(of_class / lengths), np.log(ends[::2])) if len(of_class) > 1 else np.zeros(1)
-        power = 1 + np.clip(slopes[1:], -MAX_POWER, MAX_POWER)
+        power = 1 + np.clip(slopes[1:], -6, 6)  # of a lag that its density falls or rises with
         power = np.where(np.abs(power) < TOLERANCE, TOLERANCE, power)
         nearer = (2.0**power - 1) / (4.0**power - 1)
         found[side[1::2]] *= nearer

@@ -23,7 +23,7 @@ from privbench_core.columns.discretizer import Binning, merge_cells, parts_worth
 from privbench_core.columns.intervals import OrderedCodec
 from privbench_core.errors import InternalError
 from privbench_core.estimators.segmentation import SIGNIFICANT, segment_sums, segments
-from privbench_core.guards import FEW_VALUES, MOST_CUT, MOST_IN_ALL, MOST_LOOKS, MOST_PARTS, NEGLIGIBLE, THINNEST_CELL
+from privbench_core.guards import MOST_CUT, MOST_PARTS, NEGLIGIBLE
 from privbench_core.marginals.measure_one_way import measure_one_way, view_of_cells
 from privbench_core.marginals.measure_scores import highest_noise
 from privbench_core.privacy.budget import Measure, Price
@@ -151,7 +151,7 @@ def refine_bins(
     Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
     """
     found, left = dict(known), price
-    for levels in range(MOST_LOOKS, 0, -1):
+    for levels in range(5, 0, -1):  # looks at parts of heavy cells, one after another
         parts, share = _plan(session, table, found, full, left, levels)
         if not parts:
             break
@@ -204,7 +204,8 @@ def _paying(curator: Curator, known: Mapping[str, CellCounts], price: Price, num
 
 def _most_parts(columns: int) -> int:
     """Return the most parts of all cells of a column, if so many columns are counted; enough for `MOST_CUT` cells."""
-    return max(2 * MOST_CUT, min(MOST_PARTS, MOST_IN_ALL // columns))
+    # Noise of more than 2^15 parts of the cells of a table takes long to draw.
+    return max(2 * MOST_CUT, min(MOST_PARTS, (1 << 15) // columns))
 
 
 def _worth_cutting(known: CellCounts, bar: float, measure: Measure, most: int) -> dict[int, int]:
@@ -214,7 +215,8 @@ def _worth_cutting(known: CellCounts, bar: float, measure: Measure, most: int) -
     excess = counts - known.neighbours() * known.widths
     bar = TUNING.standing_out * bar
     significant = excess > max(bar, highest_noise(measure, known.sigma, codec.ordered))
-    pays = significant | ((values <= FEW_VALUES) & (counts > 4 * bar))
+    # A few looks lead to single ones of 2^16 values.
+    pays = significant | ((values <= 1 << 16) & (counts > 4 * bar))
     cells = np.flatnonzero(pays & known.unseen & (values > 1))
     cells = cells[np.argsort(-counts[cells], kind="stable")[:MOST_CUT]]
     return {int(cell): int(min(values[cell], most // len(cells))) for cell in np.sort(cells)}
@@ -279,4 +281,4 @@ def _divisible(table: Table, name: str, codec: Codec) -> bool:
 
 
 def _visible(widths: Array) -> Array:
-    return np.maximum(widths, THINNEST_CELL)
+    return np.maximum(widths, 0.01)  # of an equal cell: what a very narrow one is taken for when levels are compared

@@ -24,7 +24,7 @@ from privbench_core.columns.row_constraints import (
     missing_where,
 )
 from privbench_core.estimators.fitting import fit_margins
-from privbench_core.guards import FEW, FITTING_ROUNDS, MAX_CONSTRAINTS, SCREENED, SHOWN_DEVIATIONS, SMOOTHING, TINY
+from privbench_core.guards import FEW, FITTING_ROUNDS, SCREENED, SHOWN_DEVIATIONS, SMOOTHING, TINY
 from privbench_core.marginals.measure_one_way import noise_power
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.features import Satisfies
@@ -58,7 +58,7 @@ def measure_constraints(
     """
     declared = {frozenset(each.columns) for each in declared_constraints(table)}
     unknown = (each for each in candidates(table, profile) if frozenset(each.constraint.columns) not in declared)
-    found = _by_turns(sorted(unknown, key=lambda each: each.order))[:MAX_CONSTRAINTS]
+    found = _by_turns(sorted(unknown, key=lambda each: each.order))[:64]  # are counted together
     paid = 0.0
     if not found or price.amount <= 0:
         return (), price.share(0)

@@ -2,7 +2,7 @@
 
 A range is found on a public grid (signed powers of two, or calendar years), and its cells follow the rows on it: about
 as many rows in each. A step is the coarsest unit of which all values seem to be multiples. Where noise hides a range, a
-plausible one is assumed, and said to be. What public rows say of a column is known exactly, at no cost.
+plausible one is assumed, and said to be.
 """
 
 from __future__ import annotations
@@ -12,29 +12,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 import scipy
 from numpy.typing import NDArray
 
 from privbench_core.arrays import Array, Mask
 from privbench_core.columns.codec import Codec
-from privbench_core.columns.grid import Grid, sentinels_of
+from privbench_core.columns.grid import sentinels_of
 from privbench_core.columns.intervals import OrderedCodec, StepCodec, equal_width_codec, log_scale_codec
 from privbench_core.columns.made_up import plausible_bounds
 from privbench_core.columns.registry import codec_for
 from privbench_core.estimators.segmentation import segment_and_smooth
 from privbench_core.guards import (
-    ASSUMED_DIGITS,
     CELLS_PER_OCTAVE,
     EXACT_FLOAT,
     EXPECTED_LEAVES,
-    MAX_OCTAVES,
-    MAX_YEARS,
-    RARER,
     TINY,
     TOLERANCE,
-    UNKNOWN_CODES,
     WRITTEN_DATES,
 )
 from privbench_core.marginals.measure_one_way import view_of_cells
@@ -44,9 +37,9 @@ from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.profiles.measure_documents import learn_shapes
 from privbench_core.profiles.measure_lists import learn_lists
-from privbench_core.schema.columns import Column, Learn, Range, Values
+from privbench_core.schema.columns import Column, Learn, Values
 from privbench_core.schema.documents import WHOLE, Leaf, documents_to_learn
-from privbench_core.schema.tables import Schema, Table
+from privbench_core.schema.tables import Table
 from privbench_core.tuning import TUNING
 from privbench_core.units.row_count import RowCount, powers_up_to
 
@@ -168,7 +161,8 @@ def expected_codes(table: Table) -> list[int]:
     """Return the number of codes of each attribute that has several, before anything is learned."""
     declared = [c for c in table.modelled if not isinstance(c.domain, Learn)]
     sizes = [codec_for(column, table=table.name).size for column in declared]
-    return [size for size in sizes if size > 1] + [UNKNOWN_CODES] * (len(table.attributes) - len(declared))
+    # A column is taken to have 32 codes before its domain is learned.
+    return [size for size in sizes if size > 1] + [32] * (len(table.attributes) - len(declared))
 
 
 def lists_to_learn(table: Table) -> list[Column]:
@@ -227,8 +221,10 @@ def _occupied(grid: OrderedCodec, counts: Array, sigma: float, price: Price, pla
     what lies next to all that was seen.
     """
     seen = np.zeros(len(counts), bool)
-    windows = [w for w in powers_up_to(MAX_YEARS if grid.grid.logical.calendar else MAX_OCTAVES) if w <= len(counts)]
-    bar = highest_noise(price.measure, sigma, RARER * len(counts) * len(windows))
+    # Cells that are looked at together: numbers span a few powers of two, dates span decades.
+    windows = [w for w in powers_up_to(128 if grid.grid.logical.calendar else 8) if w <= len(counts)]
+    # Noise alone makes one of these stretches significant 100 times less often than a spike does.
+    bar = highest_noise(price.measure, sigma, 100 * len(counts) * len(windows))
     for width in windows:
         unseen = np.where(seen, 0.0, counts)
         summed = np.append(0.0, np.cumsum(unseen))
@@ -337,7 +333,9 @@ def learned_codec(grid: OrderedCodec, rows: Array, step: float | None = 0.0) -> 
             end = 0.0 if cell == last else end
             continue
         wanted = max(CELLS_PER_OCTAVE, round(TUNING.cells * float(share[cell]))) if rows[cell] > 0 else 1
-        cuts += grid.starts_of_parts(cell, int(min(wanted, grid.values_in[cell])))
+        # Of two values in each cell it would take another look to tell which one the rows have.
+        values = int(grid.values_in[cell])
+        cuts += grid.starts_of_parts(cell, values if values <= 2 * wanted else int(wanted))
     return _in_steps(OrderedCodec(grid.grid, grid.nullable, tuple(sorted(set(cuts))), end, open_ended=True), step)
 
 
@@ -347,7 +345,8 @@ def _in_steps(codec: OrderedCodec, step: float | None) -> OrderedCodec:
     Where noise hid the step of floats (None), they get decimals enough for ten thousand values of the range.
     """
     if step is None:
-        step = float(f"1e{math.floor(math.log10(max(codec.last - codec.cuts[0], TINY))) - ASSUMED_DIGITS}")
+        # Of floats whose digits noise hides: 4 digits after the first one of their range.
+        step = float(f"1e{math.floor(math.log10(max(codec.last - codec.cuts[0], TINY))) - 4}")
     if not step:
         return codec
     if codec.grid.continuous:
@@ -360,40 +359,3 @@ def _in_steps(codec: OrderedCodec, step: float | None) -> OrderedCodec:
     final = max(int(codec.last // step), starts[0])
     kept = tuple(start for start in starts if start <= final)
     return replace(codec, grid=codec.grid.in_multiples(step), cuts=kept, last=final)
-
-
-def with_public_domains(schema: Schema, table: Table, public: Mapping[str, pa.Table]) -> Table:
-    """Return a table with what public rows say of its attributes, where their domains are to be learned.
-
-    Columns that refer to public rows have the range of the values there. Lists begin with the values of key columns of
-    public tables that have the same name: a team is one of the teams, whether a key is declared or not.
-
-    Args:
-        schema: The database.
-        table: A private table.
-        public: Rows of public tables, by name.
-    """
-    known = {}
-    for key in table.foreign_keys:
-        for name, target in zip(key.columns, key.parent_columns, strict=True):
-            column = table.column(name)
-            if isinstance(column.domain, Learn) and key.parent in public:
-                grid = Grid.of(column, table.name)
-                numbers, null = grid.numbers(public[key.parent].column(target))
-                present = numbers[~null]
-                if len(present):
-                    known[name] = replace(column, domain=Range(grid.scalar(present.min()), grid.scalar(present.max())))
-    for column in table.modelled:
-        if column.learns_list and isinstance(column.domain, Learn) and (names := _names(schema, column, public)):
-            known[column.name] = replace(column, domain=replace(column.domain, names=names))
-    return replace(table, columns=tuple(known.get(column.name, column) for column in table.columns))
-
-
-def _names(schema: Schema, column: Column, public: Mapping[str, pa.Table]) -> tuple[str, ...]:
-    """Return the values of key columns of public tables that are called like ``column``, as text."""
-    keys = [schema.table(name) for name in public if column.name in schema.table(name).primary_key]
-    fitting = [table.name for table in keys if table.column(column.name).type.ordered is column.type.ordered]
-    named = [public[name].column(column.name) for name in fitting]
-    return tuple(
-        sorted({text for values in named for text in pc.unique(values.drop_null().cast(pa.string())).to_pylist()})
-    )

@@ -7,7 +7,7 @@ independent.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import TypeAlias
@@ -18,17 +18,18 @@ from numpy.typing import NDArray
 from privbench_core.arrays import Array
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.intervals import OrderedCodec
-from privbench_core.columns.lags import AFTER, BEFORE, far_from_zero, lag_classes, lag_sides
+from privbench_core.columns.lags import AFTER, BEFORE, far_from_zero, lag_classes, lag_sides, tie_classes
 from privbench_core.estimators.coarsening import merge_codes
 from privbench_core.estimators.denoising import onto_simplex, shrink_haar
 from privbench_core.estimators.fitting import combine
 from privbench_core.guards import MAX_SHARING, TINY
 from privbench_core.marginals.one_way import OneWay
 from privbench_core.privacy.budget import Price
-from privbench_core.privacy.features import OwnDifference, OwnerDifference
+from privbench_core.privacy.features import OwnDifference, OwnerDifference, SincePrevious
 from privbench_core.privacy.session import PrivateSession
-from privbench_core.profiles.lags import Lag, expected_lags, joint_with_lags, lag_chances, shares_of_cells
+from privbench_core.profiles.lags import Lag, Ties, expected_lags, joint_with_lags, lag_chances, shares_of_cells
 from privbench_core.profiles.profile import Profile, parent_column
+from privbench_core.schema.columns import Column, ColumnType, Range
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.tuning import TUNING
@@ -36,8 +37,10 @@ from privbench_core.units.measure_by_size import one_way_over_rows
 
 Pair: TypeAlias = tuple[str, str]
 Asked: TypeAlias = tuple[OwnDifference | OwnerDifference, Discretizer]
+Tied: TypeAlias = tuple[SincePrevious, Discretizer]
 LagFeatures: TypeAlias = dict[str, Asked]
 """Lags by their name in a view, each with the coder of its classes."""
+_TIES = " ties"  # with the row before, as a column of the view
 _SIDES = " sides"  # of a lag, as a column of the view
 
 
@@ -223,9 +226,29 @@ def own_lag_pairs(table: Table) -> list[Pair]:
     return [(a.name, b.name) for a, b in pairs if a.name != relative.get(b.name)][:MAX_SHARING]
 
 
+def tied_columns(table: Table) -> list[str]:
+    """Return the columns of which rows of one owner may have the same date, or the same year: public."""
+    key = table.owner_key
+    if key is None or key.max_children == 1:
+        return []
+    plain = [column for column in table.attributes if column.relative is None and column.type.difference is not None]
+    dates = [column.name for column in plain if column.type.logical.calendar]
+    return dates[:MAX_SHARING] or [column.name for column in plain if _may_be_year(column)]
+
+
+def _may_be_year(column: Column) -> bool:
+    """Return whether a column is of whole numbers that may be `far_from_zero`, by what is declared of it."""
+    if column.type is not ColumnType.INTEGER or not isinstance(column.domain, Range):
+        return column.type is ColumnType.INTEGER
+    low, high = int(column.domain.low), int(column.domain.high)
+    return high - low < low
+
+
 def own_lag_share(table: Table) -> float:
     """Return the part of a table's price that `measure_own_lags` gets."""
-    return TUNING.own_lag_share if own_lag_pairs(table) else 0.0
+    if own_lag_pairs(table):
+        return TUNING.own_lag_share
+    return TUNING.number_share if tied_columns(table) else 0.0
 
 
 @dataclass(frozen=True)
@@ -234,11 +257,13 @@ class OwnLags:
 
     Attributes:
         features: What was measured.
+        tied: Likewise, of which dates was measured how often those of one owner are the same.
         noisy: Counts of the classes of each.
         relatives: Of the table, see `Profile`.
     """
 
     features: LagFeatures = field(default_factory=dict)
+    tied: Mapping[str, Tied] = field(default_factory=dict)
     noisy: OneWay = field(default_factory=lambda: OneWay({}, {}))
     relatives: Mapping[str, str] = field(default_factory=dict)
 
@@ -250,7 +275,16 @@ class OwnLags:
             (base, first), (own, second) = points[feature.base], points[feature.column]
             found.append(MeasuredLag.of(feature, (base, own, classes), (first, second), (self.noisy, number)))
         kept = (each.lag for each in found if each.distance > TUNING.least_share or each.ordered)
-        return replace(profile, lags=tuple(kept))
+        return replace(profile, lags=tuple(kept), ties=tuple(self._ties()))
+
+    def _ties(self) -> Iterator[Ties]:
+        """Yield how often rows of one owner have the same date: what is left of it one deviation of its noise lower."""
+        for number, (feature, _) in self.tied.items():
+            (same, _), (sigma, _) = (each[:2] for each in self.noisy.column(number + _TIES))
+            following = float(self.noisy.clean()[number + _TIES][:2].sum())
+            share = float(same - sigma) / max(following, sigma)
+            if share > 0:
+                yield Ties(feature.column, min(1.0, share))
 
 
 def lag_joints(profile: Profile) -> dict[Pair, Array]:
@@ -267,7 +301,7 @@ def lag_joints(profile: Profile) -> dict[Pair, Array]:
 
 
 def measure_own_lags(session: PrivateSession, table: Table, profile: Profile, price: Price) -> OwnLags:
-    """Measure lags within the rows of a table, for ``price`` in all.
+    """Measure lags within the rows of a table, and between those of one owner, for ``price`` in all.
 
     Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
     """
@@ -277,11 +311,22 @@ def measure_own_lags(session: PrivateSession, table: Table, profile: Profile, pr
         classes = lag_classes(points[base][0], points[name][0]) if {base, name} <= points.keys() else None
         if classes is not None:
             features[str(len(features))] = OwnDifference(name, base), classes
-    if not features or price.amount <= 0:
+    tied = _tied(table, points)
+    if not (features or tied) or price.amount <= 0:
         return OwnLags(relatives=relatives)
-    asked = asked_of(features, (points, points))
+    asked = {**asked_of(features, (points, points)), **{number + _TIES: each for number, each in tied.items()}}
     noisy = one_way_over_rows(session, table.name, asked, profile.size, price, "lags")
-    return OwnLags(features, noisy, relatives)
+    return OwnLags(features, tied, noisy, relatives)
+
+
+def _tied(table: Table, points: Mapping[str, Point]) -> dict[str, Tied]:
+    """Return the dates of which is measured how often those of one owner are the same."""
+    found, key = list[Tied](), table.owner_key
+    for name in tied_columns(table):
+        classes = tie_classes(points[name][0]) if name in points else None
+        if classes is not None and key is not None:
+            found.append((SincePrevious(key, name), classes))
+    return {str(number): each for number, each in enumerate(found[:MAX_SHARING])}
 
 
 Point: TypeAlias = tuple[Discretizer, Array]

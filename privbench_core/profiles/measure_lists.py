@@ -22,7 +22,7 @@ from privbench_core.columns.intervals import OrderedCodec
 from privbench_core.columns.made_up import MadeUp
 from privbench_core.columns.opaque import OpaqueCodec, length_limit
 from privbench_core.estimators.segmentation import ABSOLUTE, SIGNIFICANT
-from privbench_core.guards import CLEAR_BLOCK, MAX_CELLS, NEGLIGIBLE, RANK_BLOCKS
+from privbench_core.guards import MAX_CELLS, NEGLIGIBLE, RANK_BLOCKS
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.features import Own
 from privbench_core.privacy.queries import Marginal, RankSums
@@ -278,7 +278,8 @@ def rank_blocks(rows: float, sigma: float) -> NDArray[np.int64]:
         sigma: Standard deviation of the noise on the rows of a block.
     """
     most = min(max(1, math.ceil(rows)), MAX_CELLS)
-    blocks = int(np.clip((rows / (CLEAR_BLOCK * max(sigma, NEGLIGIBLE))) ** 2, *RANK_BLOCKS))
+    # A block that holds 4 standard deviations of noise on average has a clear sum.
+    blocks = int(np.clip((rows / (4.0 * max(sigma, NEGLIGIBLE))) ** 2, *RANK_BLOCKS))
     return np.unique(np.geomspace(1, most, blocks).round().astype(np.int64))
 
 

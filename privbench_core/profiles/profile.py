@@ -15,7 +15,7 @@ from privbench_core.estimators.segmentation import SIGNIFICANT
 from privbench_core.guards import HIDDEN_PARTS, SHOWN_DEVIATIONS
 from privbench_core.marginals.one_way import OneWay
 from privbench_core.privacy.features import Feature, OfParent, Own
-from privbench_core.profiles.lags import Lag
+from privbench_core.profiles.lags import Lag, Ties
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.row_constraints import RowConstraint
 from privbench_core.stored import Storable
@@ -34,6 +34,7 @@ class Profile(Storable):
         by_size: Column -> joint of the class of the number of rows of a row's unit (`RowCount.classes`) and its code.
         guessed: Column -> what is assumed of its values, where noise hid the domain that was to be learned.
         lags: How far dates of a row are from earlier ones in it, where that is another thing than chance.
+        ties: How often rows of one owner have the same date, where noise leaves something of it.
         relatives: Dates that are coded as differences from another one of the row -> that one.
         constraints: What holds between the columns of each row, in the order in which columns follow from others.
     """
@@ -44,6 +45,7 @@ class Profile(Storable):
     by_size: Mapping[str, Array] = field(default_factory=dict)
     guessed: Mapping[str, str] = field(default_factory=dict)
     lags: tuple[Lag, ...] = ()
+    ties: tuple[Ties, ...] = ()
     relatives: Mapping[str, str] = field(default_factory=dict)
     constraints: tuple[RowConstraint, ...] = ()
 

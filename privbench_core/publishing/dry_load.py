@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from privbench_core.backends.postgres.ddl import create_schema_sql
+from privbench_core.backends.postgres import create_schema_sql
 from privbench_core.backends.postgres.temporary import temporary_postgres
 from privbench_core.errors import PublishError, SpecError
 from privbench_core.schema.checks import enforceable_check
@@ -47,7 +47,7 @@ def refuse_unloadable(schema: Schema) -> None:
 def _refused_by_duckdb(schema: Schema) -> Iterator[str]:
     import duckdb
 
-    from privbench_core.backends.duckdb.load import duckdb_schema
+    from privbench_core.backends.duckdb import duckdb_schema
 
     try:
         duckdb_schema(schema)

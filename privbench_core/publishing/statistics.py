@@ -20,10 +20,8 @@ import sqlglot
 from numpy.typing import NDArray
 from sqlglot.errors import SqlglotError
 
-from privbench_core.backends.duckdb.connections import bounded, scratch
 from privbench_core.backends.expressions import without_enums
-from privbench_core.backends.postgres.analyze import SAMPLE_ROWS, column_statistics, element_statistics, rows_of_keys
-from privbench_core.backends.postgres.ddl import (
+from privbench_core.backends.postgres import (
     IndexParts,
     create_schema_sql,
     index_parts,
@@ -33,9 +31,10 @@ from privbench_core.backends.postgres.ddl import (
     quote_text,
     with_heirs,
 )
-from privbench_core.backends.postgres.load import array_literal, copy_text, spelled
-from privbench_core.backends.postgres.load_statistics import FIRST_VERSION
+from privbench_core.backends.postgres.analyze import SAMPLE_ROWS, column_statistics, element_statistics, rows_of_keys
+from privbench_core.backends.postgres.load import FIRST_VERSION, array_literal, copy_text, spelled
 from privbench_core.backends.postgres.pages import NO_DUPLICATES, Stored, heap_pages, index_pages, stored
+from privbench_core.backends.scratch import bounded, scratch
 from privbench_core.schema.partitions import Partition
 from privbench_core.schema.tables import Schema, Table, split_name
 from privbench_core.schema.types.registry import SqlType, parse_sql_type

@@ -21,7 +21,7 @@ from privbench_core.schema.tables import Schema, Table
 from privbench_core.workers import side_by_side
 
 if TYPE_CHECKING:
-    from privbench_core.backends.duckdb.load import RowTrial
+    from privbench_core.backends.duckdb import RowTrial
 
 
 def write_rows(sink: Path | pa.NativeFile, rows: pa.Table) -> None:
@@ -61,8 +61,8 @@ class RowRanges:
 def write_ranges(
     folder: Path, schema: Schema, table: Table, rows: pa.Table | RowRanges, *, csv: bool, workers: int | None
 ) -> list[dict[str, Any]]:
-    """Write the rows of a table, and return what the manifest says of each file; see `bundle.write_bundle`."""
-    from privbench_core.backends.duckdb.load import RowTrial
+    """Write the rows of a table, and return what the manifest says of each file; see `write_bundle`."""
+    from privbench_core.backends.duckdb import RowTrial
 
     ranges = rows if isinstance(rows, RowRanges) else RowRanges(1, lambda _, file: write_table(file, table, rows))
     trial = RowTrial.of(schema, [table.name]) if ranges.count > 1 else None

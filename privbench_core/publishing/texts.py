@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from privbench_core.backends.postgres.ddl import (
+from privbench_core.backends.postgres import (
     create_keys_sql,
     create_tables_sql,
     move_to_heirs,
@@ -65,7 +65,7 @@ def psql_script(schema: Schema, tables: Entries) -> str:
 
 def duckdb_script(schema: Schema, tables: Entries) -> str:
     """Return load.duckdb.sql; what DuckDB cannot hold of the schema is listed at its top."""
-    from privbench_core.backends.duckdb.load import duckdb_schema, insert_rows
+    from privbench_core.backends.duckdb import duckdb_schema, insert_rows
 
     translated = duckdb_schema(schema)
     left_out = "".join(f"-- Left out, because DuckDB cannot hold it: {part}\n" for part in translated.left_out)

@@ -21,8 +21,6 @@ from privbench_core.spec.model import FidelityPolicy
 
 CLOSE = 0.10
 """Largest distance that is close, whatever that of shuffled columns. Chosen by hand; docs/spec.md."""
-_LITTLE = 0.25  # of the reference: who is closer by less, even at best, is no closer; chosen by hand
-_LEAST = 0.05  # of the reference: who is closer by less is no closer, even without noise; chosen by hand
 ONE_WAY, TWO_WAY, JOIN, SIZE = "one-way TVD", "two-way TVD", "join TVD", "size, relative"
 _NOUNS = {ONE_WAY: "single columns", TWO_WAY: "pairs of columns", JOIN: "joined pairs", SIZE: "numbers of rows"}
 
@@ -232,9 +230,10 @@ def _judge(figure: FidelityFigure, policy: FidelityPolicy) -> tuple[Grade, str]:
     )
     if small is Grade.CLOSE:
         return small, off
-    if figure.value < reference - max(unsure, _LEAST * reference):
+    # Who is closer by less than 5% of the reference is no closer, even without noise; chosen by hand, as is 25% below.
+    if figure.value < reference - max(unsure, 0.05 * reference):
         return small, f"{what} are closer than {against}"
-    little = figure.value >= reference or reference - figure.value + unsure < _LITTLE * reference
+    little = figure.value >= reference or reference - figure.value + unsure < 0.25 * reference
     if little and unsure < max(reference, figure.value):
         nothing_to_keep = reference + SHOWN_DEVIATIONS * policy.to_shuffled * figure.shuffled_noise <= CLOSE
         rough = nothing_to_keep and figure.value + error <= policy.one_way

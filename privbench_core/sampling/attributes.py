@@ -27,13 +27,14 @@ from privbench_core.columns.codec import Codes
 from privbench_core.columns.differences import encoded, modelled_values, with_followers, written_values
 from privbench_core.columns.discretizer import Discretizer, joined
 from privbench_core.estimators.fitting import fit_margins
-from privbench_core.guards import FEW_ROWS, MAX_CELLS, NEGLIGIBLE, REDRAWING_ROUNDS, SETTLING_ROUNDS, SWEEPS
+from privbench_core.guards import FEW_ROWS, MAX_CELLS, NEGLIGIBLE, REDRAWING_ROUNDS, SETTLING_ROUNDS
 from privbench_core.links.parent_choice import repeated
 from privbench_core.marginals.record_swapping import TargetTable, swap
 from privbench_core.marginals.sampler import Model, Rows
 from privbench_core.sampling.constraints import RowRule, made_dependent, made_to_satisfy
 from privbench_core.sampling.keys import group_numbers
 from privbench_core.sampling.lags import DatedRows
+from privbench_core.sampling.persons import agreeing_names
 from privbench_core.sampling.ranges import in_ranges, row_ranges
 from privbench_core.schema.documents import documents_to_learn
 from privbench_core.schema.row_constraints import RowConstraint, ValueConstraint
@@ -103,6 +104,8 @@ class RowDraft:
         self._free_values()
         self._repair()
         self._depend()
+        kept = {name for names in (*self.unique, *(rule.columns for rule in self.rules)) for name in names}
+        self.replace(agreeing_names(self.table, self.values, kept))
 
     @property
     def _columns(self) -> dict[str, pa.Array]:
@@ -269,7 +272,7 @@ def allocate_within_bins(
     sizes = np.cumsum([len(columns[a].rows) * len(columns[b].rows) for a, b in pairs])
     kept = pairs[: int(np.searchsorted(sizes, MAX_CELLS, side="right"))]  # the smallest
     targets = [TargetTable((a, b), _expected(columns[a], columns[b])) for a, b in kept]
-    swap(cells, targets, [(name,) for name in discretizers if name in merged], rng, sweeps=SWEEPS, within=codes)
+    swap(cells, targets, [(name,) for name in discretizers if name in merged], rng, within=codes)
     return cells
 
 

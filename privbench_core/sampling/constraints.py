@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from privbench_core.arrays import Mask
-from privbench_core.backends.duckdb.connections import scratch
+from privbench_core.backends.scratch import scratch
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.row_constraints import MOVED, computed, is_missing, missing_where, moved, numbers_of
 from privbench_core.guards import REDRAWING_ROUNDS, SETTLING_ROUNDS

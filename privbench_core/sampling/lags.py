@@ -136,6 +136,45 @@ class _Proposals:
         return np.asarray(np.take_along_axis(self.numbers, chosen[:, None], axis=1)[:, 0])
 
 
+@dataclass(frozen=True)
+class _TiedRows:
+    """Rows of one owner that have the same date.
+
+    Attributes:
+        owners: Place of each row's owner, -1 for none, shape (rows,).
+        share: See `Ties`.
+    """
+
+    owners: Places
+    share: float
+
+    def tied(self, numbers: Points, rows: Places, rng: np.random.Generator) -> Points:
+        """Return dates of rows, as many of them the same as was measured: those that are next to each other anyhow.
+
+        All rows with one date get that of any of them, so that no date becomes more likely.
+
+        Args:
+            numbers: Dates of rows, shape (rows,).
+            rows: Their places among all, same shape.
+            rng: Sampling only.
+        """
+        owners = self.owners[rows]
+        order = np.lexsort((numbers, owners))
+        follows = np.append(False, (np.diff(owners[order]) == 0) & (owners[order][1:] >= 0))
+        after = np.flatnonzero(follows)
+        apart = numbers[order[after]] - numbers[order[after - 1]]
+        nearest = np.lexsort((rng.random(len(after)), apart))
+        same = np.zeros(len(order), dtype=bool)
+        same[after[nearest[: round(self.share * len(after))]]] = True
+        same |= follows & np.append(False, np.diff(numbers[order]) == 0)
+        starts = np.flatnonzero(~same)
+        sizes = np.diff(np.append(starts, len(order)))
+        chosen = starts + (rng.random(len(starts)) * sizes).astype(np.int64)
+        found = np.empty_like(numbers)
+        found[order] = np.repeat(numbers[order[chosen]], sizes)
+        return found
+
+
 @dataclass
 class DatedRows:
     """One column of rows with lags, and what it comes after.
@@ -146,6 +185,7 @@ class DatedRows:
         within: Lags from other columns of the row.
         relative: The column of the row that this one is coded as its difference from; None for one that is not.
         assumed: Whether the column's range is, as noise hid it: then dates may be where those are that they come after.
+        ties: How often those of one owner are the same, where that was measured.
         odds: Of the classes of each base, and of codes; empty until they are fitted.
     """
 
@@ -154,6 +194,7 @@ class DatedRows:
     within: Sequence[Lag]
     relative: str | None = None
     assumed: bool = False
+    ties: _TiedRows | None = None
     odds: list[Array] = field(default_factory=list)
 
     def drawn(
@@ -173,36 +214,52 @@ class DatedRows:
         codec = self.coder.codec
         if not isinstance(codec, OrderedCodec):
             return codes, values
-        grid = codec.grid
         bases = [*self.owners, *filter(None, (_Base.of(lag, others[lag.base]) for lag in self.within))]
         if self.relative is not None:
             bases = [base.above(others[self.relative]) for base in bases]
-        if not bases:
-            return codes, values
-        known = np.logical_or.reduce([base.known[rows] for base in bases])
         inside = codes < self.coder.ordered
         if codec.open_ended:
             inside |= ~np.isin(codes, Intervals.of(self.coder).timeless)
-        dated = np.flatnonzero(inside & known)
+        found, null = codec.grid.numbers(pa.chunked_array([values]))
+        numbers, moved = found.astype(np.int64), codes.copy()
+        known = [base.known[rows] for base in bases]
+        dated = np.flatnonzero(inside & np.logical_or.reduce([np.zeros(len(rows), bool), *known]))
+        if len(dated):
+            self._lag(numbers, dated, codec, bases, codes, rows, rng)
+        if self.ties is not None and len(rows) == len(self.ties.owners):
+            dated = np.flatnonzero(inside)
+            numbers[dated] = self.ties.tied(numbers[dated], rows[dated], rng)
         if not len(dated):
             return codes, values
+        after = codec.grid.array(numbers, null)
+        moved[dated] = self.coder.encode(pa.chunked_array([after]))[dated]
+        return moved, after
+
+    def _lag(
+        self,
+        numbers: Points,
+        dated: Places,
+        codec: OrderedCodec,
+        bases: Sequence[_Base],
+        codes: Codes,
+        rows: Places,
+        rng: np.random.Generator,
+    ) -> None:
+        """Draw numbers for the rows that are ``dated`` after others, in place."""
+        grid, found = codec.grid, numbers[dated]
         if not self.odds:
             some = dated[np.linspace(0, len(dated) - 1, min(len(dated), SAMPLE_ROWS // len(bases))).astype(np.int64)]
             wanted = [base.shares * base.known[rows[some]].sum() for base in bases]
             if not self.assumed:
                 wanted.append(np.bincount(codes[some], minlength=self.coder.size).astype(np.float64))
             self.odds = self._proposals(codec, bases, codes[some], rows[some], rng).fitted(wanted)
-        found, null = grid.numbers(pa.chunked_array([values]))
-        numbers, moved, size = found.astype(np.int64), codes.copy(), max(1, BLOCK_ROWS // PROPOSALS)
+        size = max(1, BLOCK_ROWS // PROPOSALS)
         for start in range(0, len(dated), size):
             part = dated[start : start + size]
             numbers[part] = self._proposals(codec, bases, codes[part], rows[part], rng).drawn(self.odds, rng)
         if not (grid.logical.calendar or self.relative or self.assumed):  # each number stays as frequent as drawn
             order = np.lexsort((rng.random(len(dated)), numbers[dated]))  # equal ones in any
-            numbers[dated[order]] = np.sort(found[dated])
-        after = grid.array(numbers, null)
-        moved[dated] = self.coder.encode(pa.chunked_array([after]))[dated]
-        return moved, after
+            numbers[dated[order]] = np.sort(found)
 
     def _proposals(
         self, codec: OrderedCodec, bases: Sequence[_Base], codes: Codes, rows: Places, rng: np.random.Generator
@@ -257,7 +314,9 @@ def dated_columns(
             if lag.column == name and owners is not None
         ]
         own = [lag for lag in lags.within if lag.column == name]
-        if own or bases:
-            of_owners = [*filter(None, bases)]
-            found[name] = DatedRows(coder, of_owners, own, relative.get(name), name in lags.assumed)
+        tied = [] if own or owners is None else [each for each in lags.ties if each.column == name]
+        if own or bases or tied:
+            of_owners, assumed = [*filter(None, bases)], name in lags.assumed
+            ties = _TiedRows(owners[1], tied[0].share) if owners is not None and tied else None
+            found[name] = DatedRows(coder, of_owners, own, relative.get(name), assumed, ties)
     return found

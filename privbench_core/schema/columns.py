@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["Column", "ColumnType", "Domain", "EnumType", "Generated", "IdentitySequence", "Learn", "Pattern", "Range",
            "Relative", "Scalar", "Values"]  # fmt: skip
 
-_MOST_DIGITS = 38  # of decimal128: room for the difference of any two decimals
+MOST_DIGITS = 38
+"""Of decimal128: room for the difference of any two decimals, and enough for every database's default."""
 
 
 @dataclass(frozen=True)
@@ -157,7 +158,7 @@ class Column:
             self,
             type=kind,
             domain=self.relative.domain,
-            precision=_MOST_DIGITS if scaled else None,
+            precision=MOST_DIGITS if scaled else None,
             scale=self.scale if scaled else None,
             sql_type=None,
         )

@@ -13,7 +13,7 @@ from typing import TypeAlias, TypeVar
 
 K = TypeVar("K", bound="Reference")
 T = TypeVar("T")
-_NAME_BYTES = 63
+NAME_BYTES = 63  # PostgreSQL truncates longer names
 _ACTION = r"(?:NO ACTION|RESTRICT|CASCADE|SET NULL|SET DEFAULT)"
 _ACTIONS = re.compile(
     rf"(?:ON UPDATE {_ACTION})?(?: ?ON DELETE {_ACTION})?(?: ?DEFERRABLE(?: INITIALLY (?:DEFERRED|IMMEDIATE))?)?"
@@ -141,8 +141,8 @@ def usual_name(table: str, columns: tuple[str, ...], kind: str) -> str:
     >>> usual_name("line", ("ord", "no"), "fkey"), usual_name("line", (), "pkey")
     ('line_ord_no_fkey', 'line_pkey')
     """
-    parts = [table.encode(), "_".join(columns).encode()[:_NAME_BYTES]] if columns else [table.encode()]
-    room = _NAME_BYTES - len(f"_{kind}") - (len(parts) - 1)
+    parts = [table.encode(), "_".join(columns).encode()[:NAME_BYTES]] if columns else [table.encode()]
+    room = NAME_BYTES - len(f"_{kind}") - (len(parts) - 1)
     lengths = [len(part) for part in parts]
     while sum(lengths) > room:  # the longer of the two gives way, and of equal ones the columns
         lengths[0 if lengths[0] > lengths[-1] else -1] -= 1

@@ -18,8 +18,9 @@ from privbench_core.stored import Storable
 
 
 class DatePart(Storable, StrEnum):
-    """A number that a date has; weeks and weekdays in the ways that are usual."""
+    """A number that a date has, or the date of a time; weeks and weekdays in the ways that are usual."""
 
+    DATE = "date"
     YEAR = "year"
     QUARTER = "quarter"
     MONTH = "month"
@@ -38,7 +39,7 @@ class DatePart(Storable, StrEnum):
 
 @dataclass(frozen=True)
 class PartOfDate(Storable):
-    """A number is a part of a date or time: ``birth_year`` and ``birth_date``."""
+    """A number is a part of a date or time: ``birth_year`` and ``birth_date``. Or a date is that of a time."""
 
     column: str
     of: str
@@ -162,7 +163,7 @@ ValueConstraint = PartOfDate | SameValue | Formula
 RowConstraint = ValueConstraint | MissingTogether | MissingWhere | InOrder
 _KINDS = frozenset(get_args(RowConstraint))
 MOST_PARTS = 4
-"""Of a formula: more factors could make a product too large for a float. As many values of a list."""
+"""Of a product: more factors could make it too large for a float. As many values of a list."""
 
 
 def in_sequence(found: Sequence[RowConstraint]) -> tuple[RowConstraint, ...]:
@@ -216,6 +217,7 @@ def is_well_formed(constraint: RowConstraint) -> bool:
             return False
     if isinstance(constraint, Formula):
         kinds = type(constraint.of), type(constraint.product), type(constraint.within)
-        if kinds != (tuple, bool, float) or not 0 < constraint.within < math.inf or len(constraint.of) > MOST_PARTS:
+        too_many = constraint.product and len(constraint.of) > MOST_PARTS
+        if kinds != (tuple, bool, float) or not 0 < constraint.within < math.inf or too_many:
             return False
     return len(set(columns)) == len(columns) > 1

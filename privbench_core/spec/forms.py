@@ -12,7 +12,7 @@ import sys
 from dataclasses import replace
 from typing import Any
 
-from privbench_core.schema.columns import ColumnType
+from privbench_core.schema.columns import MOST_DIGITS, ColumnType
 from privbench_core.schema.constraints import OnUnitRemoved, parse_actions
 from privbench_core.spec.fields import (
     FLAG,
@@ -35,7 +35,6 @@ from privbench_core.spec.fields import (
 )
 from privbench_core.spec.model import DEFAULT_ENGINE, ENGINES, FidelityPolicy
 
-_MAX_PRECISION = 38  # of decimal128, and enough for every database's default
 _CRON_FIELDS = 5
 _CRON_FIELD = re.compile(r"[\d*/,\-A-Za-z?#]+")
 
@@ -144,8 +143,8 @@ SEQUENCE = Form(
 _TYPES = tuple(kind.value for kind in ColumnType)
 COLUMN = Form(
     type=Key(anything(choice(*_TYPES).schema), f"known: {', '.join(_TYPES)}"),
-    precision=Key(count(1, _MAX_PRECISION), f"write a number of digits from 1 to {_MAX_PRECISION}", None),
-    scale=Key(count(0, _MAX_PRECISION), "write a number of decimals from 0 to the precision", None),
+    precision=Key(count(1, MOST_DIGITS), f"write a number of digits from 1 to {MOST_DIGITS}", None),
+    scale=Key(count(0, MOST_DIGITS), "write a number of decimals from 0 to the precision", None),
     max_length=Key(count(), "write a positive number of characters or bytes", None),
     relative_to=Key(NAME, "name the column that it is relative to, or table.column of its owner", None),
     domain=Key(anything(_DOMAIN), "declare what values there may be", None),

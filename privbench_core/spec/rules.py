@@ -17,14 +17,13 @@ from functools import partial
 from privbench_core.errors import did_you_mean
 from privbench_core.schema.checks import columns_of, is_contained, parse_check
 from privbench_core.schema.columns import Column, ColumnType, EnumType, Generated, Learn, Pattern, Range, Scalar, Values
-from privbench_core.schema.constraints import Check
+from privbench_core.schema.constraints import NAME_BYTES, Check
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.schema.types.numeric import IntegerType
 from privbench_core.schema.types.registry import SqlType, parse_sql_type
 from privbench_core.spec.ddl import heir_problems, partition_problems, shared_names, view_problems
 from privbench_core.spec.rules_of_keys import find_column, find_key_problems, without_known_owner
 
-_IDENTIFIER_BYTES = 63  # PostgreSQL truncates longer identifiers
 _METHOD = re.compile(r"[a-z]+ ?\(")
 _OUTSIDE = "is not one expression; it must not close brackets it did not open, or contain comments"
 
@@ -95,7 +94,7 @@ def _names(schema: Schema) -> Iterator[str]:
     for name in (schema.name, *tables):
         if not name.isprintable():
             yield f"{name!r}: this name holds a character that cannot be printed; rename it"
-    cut = f"are the same to PostgreSQL, which reads {_IDENTIFIER_BYTES} bytes of a name; rename one"
+    cut = f"are the same to PostgreSQL, which reads {NAME_BYTES} bytes of a name; rename one"
     yield from (f"{same}: tables differ only by case; rename one" for same in _same(tables, str.casefold))
     yield from (f"{same}: tables {cut}" for same in _same(tables, _cut))
     keys = [key.name for table in schema.tables for key in table.foreign_keys]
@@ -115,7 +114,7 @@ def _names(schema: Schema) -> Iterator[str]:
 
 
 def _cut(name: str) -> str:
-    return name.encode()[:_IDENTIFIER_BYTES].decode(errors="ignore")
+    return name.encode()[:NAME_BYTES].decode(errors="ignore")
 
 
 def _same(names: Iterable[str], seen_as: Callable[[str], str]) -> list[str]:

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from privbench_core.errors import ReleaseError
 from privbench_core.files import write_durably
-from privbench_core.guards import DIGEST_BYTES, INLINE_VALUES
+from privbench_core.guards import DIGEST_BYTES
 from privbench_core.publishing.table_files import write_rows
 
 _MAGIC = b"PRIVBENCH1"
@@ -209,7 +209,8 @@ def digest_of(stored: bytes) -> str:
 def _plain(arrays: list[pa.Buffer], value: object) -> object:
     if isinstance(value, np.ndarray):
         described = {"__array__": str(value.dtype), "shape": list(value.shape)}
-        if value.size <= INLINE_VALUES or value.dtype.kind not in _NUMBERS:
+        # More values take several times their room as text.
+        if value.size <= 1 << 12 or value.dtype.kind not in _NUMBERS:
             return {**described, "values": value.ravel().tolist()}
         arrays.append(_CODEC.compress(np.ascontiguousarray(value)))
         return {**described, "bytes": arrays[-1].size}

@@ -32,7 +32,7 @@ from privbench_core.synthesizers.artifact import Artifact, PartFiles
 from privbench_core.tuning import TUNING
 
 if TYPE_CHECKING:
-    from privbench_core.workload.statements import Workload
+    from privbench_core.workload import Workload
 
 
 Key = tuple[str, ...]

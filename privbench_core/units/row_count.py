@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from privbench_core.arrays import Array
 from privbench_core.columns.discretizer import Binning, Discretizer
 from privbench_core.columns.fanout_bins import FanoutCodec
-from privbench_core.guards import HALVINGS, LARGEST_ANY, TINY
+from privbench_core.guards import LARGEST_ANY, TINY
 from privbench_core.privacy.relations import WEIGHT_SCALE
 from privbench_core.stored import Storable
 
@@ -82,7 +82,7 @@ class RowCount(Storable):
     def collisions(self, most: float, rows: float) -> float:
         """Return how likely two rows of a unit are in one cell, at most, if so many rows were counted: `counted`⁻¹."""
         least, largest = 0.0, 1.0
-        for _ in range(HALVINGS):
+        for _ in range(30):  # halvings of an interval
             middle = (least + largest) / 2
             least, largest = (middle, largest) if self.counted(most, middle).sum() > rows else (least, middle)
         return largest

@@ -13,15 +13,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
 from privbench_core.arrays import Array
 from privbench_core.columns.discretizer import Binning
 from privbench_core.columns.fanout_bins import FanoutCodec
+from privbench_core.estimators.denoising import least_squares
 from privbench_core.estimators.segmentation import SIGNIFICANT
 from privbench_core.estimators.size_shapes import Shapes, model_deviation, shrink_to_shapes, size_shapes
-from privbench_core.guards import FITTING_ROUNDS_PER_NUMBER, NEGLIGIBLE, TINY, TOLERANCE
+from privbench_core.guards import NEGLIGIBLE, TINY, TOLERANCE
 
 
 @dataclass(frozen=True)
@@ -236,9 +236,7 @@ def _fitted(
             weights = np.ones(binning.size) if measured is groups else mean_sizes(codec, binning, measured.most)
             matrix.append(weights[None, :] / max(measured.sigma, TOLERANCE))
             right.append(np.array([measured.value / max(measured.sigma, TOLERANCE)]))
-    rounds = FITTING_ROUNDS_PER_NUMBER * len(noisy)
-    counts = scipy.optimize.nnls(np.vstack(matrix), np.concatenate(right), maxiter=rounds)[0]
-    return SizeCounts(codec, binning, np.asarray(counts, dtype=float), sigmas)
+    return SizeCounts(codec, binning, least_squares(np.vstack(matrix), np.concatenate(right)), sigmas)
 
 
 def mean_sizes(codec: FanoutCodec, binning: Binning, most: float = np.inf) -> Array:

@@ -24,8 +24,7 @@ from privbench_core.sampling.constraints import row_rules
 from privbench_core.sampling.keys import group_numbers
 from privbench_core.schema.constraints import Dependency
 from privbench_core.schema.tables import Schema, Table
-from privbench_core.validate.derived import BETWEEN, fanout_column, integrity_frame, repeated_rows, witness_frame
-from privbench_core.validate.expectations import (
+from privbench_core.validate import (
     CHECK,
     DEPENDENCY,
     UNIQUE,
@@ -33,6 +32,7 @@ from privbench_core.validate.expectations import (
     integrity_suite,
     run_suite,
 )
+from privbench_core.validate.derived import BETWEEN, fanout_column, integrity_frame, repeated_rows, witness_frame
 from privbench_core.workers import side_by_side
 
 if TYPE_CHECKING:

@@ -28,8 +28,8 @@ from collections.abc import Collection
 from sqlglot import exp
 
 from privbench_core.workload.engine import PLACEHOLDERS, ResolvedQuery, UnansweredError, is_constant
-from privbench_core.workload.json_paths import STEPS, Documents
 from privbench_core.workload.parameters import neutral, operands
+from privbench_core.workload.values import STEPS, Documents
 
 NOT_HIDDEN = (
     "does not run on the synthetic rows with its constants hidden, or holds some that cannot be hidden "

@@ -25,12 +25,12 @@ import pyarrow as pa
 import sqlglot
 from sqlglot import exp
 
-from privbench_core.backends.postgres.ddl import quote_identifier, quote_text
+from privbench_core.backends.postgres import quote_identifier, quote_text
 from privbench_core.errors import did_you_mean
 from privbench_core.schema.columns import Column
 from privbench_core.schema.queried import Place, Queried
 from privbench_core.schema.tables import Schema, Table, split_name
-from privbench_core.workload.statements import Workload
+from privbench_core.workload import Workload
 
 TIMEOUT_SECONDS = 30.0
 """Time limit of one query on one database, in seconds. Chosen by hand."""

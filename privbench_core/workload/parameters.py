@@ -19,19 +19,17 @@ import pyarrow.compute as pc
 import sqlglot
 from sqlglot import exp
 
-from privbench_core.backends.postgres.ddl import sql_type
+from privbench_core.backends.postgres import sql_type
 from privbench_core.columns.opaque import length_limit
 from privbench_core.columns.surrogates import random_uuids
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.workload.engine import PLACEHOLDERS, ResolvedQuery, UnansweredError, is_constant, literal
-from privbench_core.workload.json_paths import Documents
+from privbench_core.workload.values import Documents
 from privbench_core.workload.writes import ROW, SET, Write
 
 DRAWS = 50
 """Rows whose values pgbench chooses from, per table of a query; chosen by hand."""
-CLIENTS = 1000
-"""Clients of pgbench whose new numbers never meet; chosen by hand."""
 
 _TESTS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ, exp.Like, exp.ILike,
           exp.SimilarTo, exp.RegexpLike, exp.RegexpILike)  # fmt: skip
@@ -258,7 +256,8 @@ def _chosen_anew(slot: _Slot, number: str, chosen: str, variables: list[str]) ->
     if slot.column.type is ColumnType.UUID:
         return f"CAST(GEN_RANDOM_UUID() AS {sql_type(slot.column, ())})"
     name, base = f"new_{number}", 0 if slot.column.type is ColumnType.TEXT else _largest(slot)
-    variables.append(f"\\set written :written + 1\n\\set {name} {base} + :written * {CLIENTS} + :client_id")
+    # New numbers of up to 1000 clients never meet.
+    variables.append(f"\\set written :written + 1\n\\set {name} {base} + :written * 1000 + :client_id")
     if slot.column.type is not ColumnType.TEXT:
         return f":{name}"
     before = chosen.replace(f"'{slot.fresh}-", "'")  # what `_literals` puts there

@@ -22,11 +22,15 @@ anything else                   unchanged: columns with columns, arithmetic on c
 a placeholder (``$1``)          values of random rows, see `parameters`; hidden constants become placeholders
 a statement that writes         none of its constants stays, see `writes`
 ==============================  =====================================================================================
+
+For pgbench, a workload is a script for each transaction, and a shell script that runs them by their weights.
 """
 
 from __future__ import annotations
 
 import datetime as dt
+import re
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -34,21 +38,17 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import sqlglot
-from numpy.typing import NDArray
 from sqlglot import exp
 
-from privbench_core.columns.codec import Codes
-from privbench_core.columns.discretizer import Discretizer
 from privbench_core.errors import PublishError
 from privbench_core.schema.columns import Column
 from privbench_core.schema.documents import documents_to_learn
 from privbench_core.schema.tables import Schema, Table
+from privbench_core.workload import Workload
 from privbench_core.workload.anonymise import NOT_HIDDEN, hide_literals
 from privbench_core.workload.engine import (
     PLACEHOLDERS,
-    TIMEOUT_SECONDS,
     Engine,
     ResolvedQuery,
     UnansweredError,
@@ -58,141 +58,16 @@ from privbench_core.workload.engine import (
     resolve,
     with_schemas,
 )
-from privbench_core.workload.json_paths import Documents
 from privbench_core.workload.parameters import bind_parameters
-from privbench_core.workload.statements import Workload
+from privbench_core.workload.values import RANGES, Distribution, Documents, ReleasedMarginal
 from privbench_core.workload.writes import outline
 
-Floats = NDArray[np.float64]
 Replacement = Callable[[Table, Column, str, Any], Any]
 """Maps a comparison (table, column, operator, literal) to the literal that takes its place, or to the same object."""
-RANGES = ("<", "<=", ">", ">=")
-_EPOCH = dt.datetime(1970, 1, 1)
 _OPERATORS: dict[type[exp.Expr], str] = {exp.EQ: "=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
 _MIRRORED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _TEXT_TESTS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.In, exp.Between, exp.Like, exp.ILike,
                exp.SimilarTo, exp.RegexpLike, exp.RegexpILike)  # fmt: skip
-
-
-@dataclass(frozen=True)
-class ReleasedMarginal:
-    """A column's one-way marginal, as released by a profile step.
-
-    Attributes:
-        discretizer: Maps values to codes and back.
-        counts: Noisy counts of the codes; negative ones count as 0.
-    """
-
-    discretizer: Discretizer
-    counts: Floats
-
-    def distribution(self, rng: np.random.Generator) -> Distribution:
-        """Return the marginal over values: codes in proportion to their counts, decoded like synthetic rows."""
-        weights = np.maximum(self.counts, 0)
-        weights = weights if weights.sum() > 0 else np.ones(len(weights))
-        drawn = 50_000  # values, so shares are accurate to 1 in 50,000
-        expected = np.cumsum(weights) / weights.sum() * drawn
-        positions = np.searchsorted(expected, np.arange(drawn) + 0.5, side="right")
-        codes: Codes = np.minimum(positions, len(weights) - 1).astype(np.int32)
-        return Distribution.of(self.discretizer.decode(codes, rng))
-
-
-@dataclass(frozen=True)
-class Distribution:
-    """The values of a column.
-
-    Attributes:
-        values: Distinct values, ascending.
-        numbers: The values as numbers, shape (values,); for text, which is only compared for equality, positions.
-        weights: Number of rows of each value.
-        total: Number of all rows, including NULLs.
-    """
-
-    values: pa.Array
-    numbers: Floats
-    weights: Floats
-    total: float
-
-    @classmethod
-    def of(cls, column: pa.Array | pa.ChunkedArray) -> Distribution:
-        """Return the distribution of a column's rows."""
-        counts = pc.value_counts(column.drop_null())
-        order = pc.sort_indices(counts.field("values"))
-        values = counts.field("values").take(order)
-        return cls(values, _numbers(values), np.asarray(counts.field("counts").take(order), float), float(len(column)))
-
-    def share(self, operator: str, value: Any) -> float:
-        """Return the share of rows for which ``column operator value`` is true."""
-        if operator == "=":
-            position = self._position(value)
-            return 0.0 if position is None or not self.total else float(self.weights[position]) / self.total
-        number = _number(value)
-        smaller = int(np.searchsorted(self.numbers, number, "left" if operator in {"<", ">="} else "right"))
-        below = float(self.weights[:smaller].sum())
-        matching = below if operator in {"<", "<="} else float(self.weights.sum()) - below
-        return matching / self.total if self.total else 0.0
-
-    def value_for(self, operator: str, share: float, value: Any) -> Any:
-        """Return a literal for which ``column operator literal`` is true for about ``share`` of the rows.
-
-        Args:
-            operator: ``=`` or one of `RANGES`.
-            share: The target, in [0, 1].
-            value: The present literal. It is kept if it is close enough, and breaks ties.
-
-        Returns:
-            ``value``, or one of `values`.
-        """
-        if not len(self.values):
-            return value
-        if operator == "=":
-            if self._position(value) is not None:
-                return value
-            shares, mine = self.weights / self.total, np.inf
-        else:
-            mine = abs(self.share(operator, value) - share)
-            shares = self._shares(operator)
-        off = np.abs(shares - share)
-        if mine <= max(float(off.min()), 0.05 * share):  # near enough: the literal is kept
-            return value
-        best = np.flatnonzero(off <= off.min() + 1e-12)
-        away = np.abs(self.numbers[best] - (0.0 if isinstance(value, str) else _number(value)))
-        return self.values[int(best[int(np.argmin(away))])].as_py()
-
-    def _shares(self, operator: str) -> Floats:
-        """Return the share of rows for each of `values` as the literal."""
-        upto = np.cumsum(self.weights)
-        below = upto - self.weights
-        matching = {"<": below, "<=": upto, ">": upto[-1] - upto, ">=": upto[-1] - below}[operator]
-        return np.asarray(matching / self.total, np.float64)
-
-    def _position(self, value: Any) -> int | None:
-        """Return the position of a value in `values`."""
-        if isinstance(value, str) or pa.types.is_string(self.values.type) or pa.types.is_boolean(self.values.type):
-            found = pc.index(self.values, pa.scalar(value)).as_py() if len(self.values) else -1
-            return found if found >= 0 else None
-        position = int(np.searchsorted(self.numbers, _number(value)))
-        return position if position < len(self.numbers) and self.numbers[position] == _number(value) else None
-
-
-def _number(value: Any) -> float:
-    """Return a literal as a number, like `_numbers`: microseconds since 1970 for dates and timestamps."""
-    if isinstance(value, dt.datetime):
-        naive = value if value.tzinfo is None else value.astimezone(dt.UTC).replace(tzinfo=None)
-        return (naive - _EPOCH) / dt.timedelta(microseconds=1)
-    if isinstance(value, dt.date):
-        return (value - _EPOCH.date()) / dt.timedelta(microseconds=1)
-    return float(value)
-
-
-def _numbers(values: pa.Array) -> Floats:
-    if pa.types.is_date(values.type):
-        values = values.cast(pa.timestamp("s"))
-    if pa.types.is_timestamp(values.type):
-        return np.asarray(values.cast(pa.timestamp("us", values.type.tz)).cast(pa.int64()).to_numpy(), np.float64)
-    if pa.types.is_integer(values.type) or pa.types.is_floating(values.type) or pa.types.is_decimal(values.type):
-        return np.asarray(pc.cast(values, pa.float64(), safe=False).to_numpy(), np.float64)
-    return np.arange(len(values), dtype=np.float64)
 
 
 ReleasedMarginals = Mapping[str, Mapping[str, ReleasedMarginal]]
@@ -231,18 +106,15 @@ def rebind_workload(
     synthetic: Mapping[str, pa.Table],
     released: ReleasedMarginals,
     rng: np.random.Generator,
-    *,
-    timeout: float = TIMEOUT_SECONDS,
 ) -> ReboundWorkload:
     """Bind the literals of a public workload to the synthetic database; see the module for the rule.
 
     Args:
         workload: Queries whose text the owner declares public.
         schema: The database.
-        synthetic: Rows of the synthetic database.
+        synthetic: Rows of the synthetic database; queries that take too long on them are left out.
         released: Released marginals. A column without one keeps its literals.
         rng: Draws keys, and values inside released bins.
-        timeout: Time limit of a query on the synthetic database, in seconds; slower queries are left out.
 
     Raises:
         PublishError: The workload was generated from private rows.
@@ -253,7 +125,7 @@ def rebind_workload(
             "publish one that is generated from the synthetic database, or declare your own queries public"
         )
     binder = _Binder(schema, synthetic, released, rng)
-    engine, documents = Engine(synthetic, timeout), Documents(schema, synthetic)
+    engine, documents = Engine(synthetic), Documents(schema, synthetic)
     statements, rows, kept, left_out, scripts = [], [], [], [], []
     literals = 0
     for number, statement in enumerate(workload.statements, start=1):
@@ -414,3 +286,37 @@ def _comparisons(tree: exp.Expr) -> Iterator[tuple[exp.Column, str, exp.Expr]]:
         if isinstance(node.this, exp.Column) and not isinstance(node.parent, exp.Not):
             for item in node.expressions:
                 yield node.this, "=", item
+
+
+def pgbench_files(rebound: ReboundWorkload) -> dict[str, str]:
+    """Return the files of a workload's replay by name: ``run.sh``, and the scripts that it runs.
+
+    The transactions of largest weight are kept, as many as pgbench takes. Those that write are rolled back, unless
+    the variable ``finish`` is COMMIT.
+    """
+    statements, groups = rebound.workload.statements, rebound.workload.transactions
+    most, heaviest = 128, 1_000_000  # scripts that pgbench takes at a time, and a weight, which it reads as int
+    kept = sorted(groups, key=lambda group: -statements[group[0]].weight)[:most]
+    largest = max(statements[group[0]].weight for group in kept)
+    files: dict[str, str] = {}
+    options = []
+    for group in sorted(kept, key=lambda group: group[0]):
+        first = statements[group[0]]
+        weight = first.weight
+        if largest > heaviest and weight:
+            weight = max(1, weight * heaviest // largest)
+        name = re.sub(r"[^\w-]+", "-", f"{rebound.kept[group[0]]:03} {first.name}".strip()) + ".sql"
+        body = []
+        for i in group:
+            body += [rebound.pgbench[i], *([f"\\sleep {statements[i].think} ms"] if statements[i].think else [])]
+        end = ":finish;" if rebound.workload.writes(group) else "COMMIT;"
+        files[name] = "\n".join([*(["BEGIN;", *body, end] if rebound.workload.is_block(group) else body), ""])
+        options.append(f"  -f {shlex.quote(f'{name}@{weight}')}")
+    head = "#!/bin/sh\n# Runs the workload with pgbench, which also reads the options given here.\n"
+    if left_out := len(groups) - len(kept):
+        head += f"# {left_out} transactions of least weight are left out: pgbench takes {most} scripts.\n"
+    if any(statement.writes for statement in statements):
+        head += "# What it writes is rolled back. On a copy of the database, -D finish=COMMIT keeps it.\n"
+        options += ["  -D finish=ROLLBACK -D written=0"]
+    head += 'cd "$(dirname "$0")" && exec pgbench --no-vacuum \\\n'
+    return {"run.sh": head + " \\\n".join([*options, '  "$@"']) + "\n", **files}

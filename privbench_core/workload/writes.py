@@ -36,10 +36,6 @@ from privbench_core.workload.engine import PLACEHOLDERS, Engine, ResolvedQuery, 
 SET, ROW = "set", "row"
 """The rows whose values an UPDATE and an INSERT write."""
 
-_MANY = 3  # rows of an INSERT of more than one; chosen by hand, as is the length of lists
-_LARGEST = 1000  # rows deleted at once whose references are looked up; chosen by hand
-_NUMBER = 12  # characters of a number that makes a text new
-
 
 @dataclass(frozen=True)
 class Write:
@@ -109,7 +105,8 @@ class Write:
             return False
         if column.type is ColumnType.INTEGER:
             return column.sql_type != "smallint"
-        return column.type is ColumnType.UUID or (column.type is ColumnType.TEXT and length_limit(column) > _NUMBER)
+        has_room = length_limit(column) > 12  # noqa: PLR2004 - characters of a number that makes a text new
+        return column.type is ColumnType.UUID or (column.type is ColumnType.TEXT and has_room)
 
     @cached_property
     def keeps_values(self) -> bool:
@@ -187,7 +184,7 @@ class Write:
         names = sorted({name for key in keys for name in key.parent_columns})
         tried.set("returning", exp.Returning(expressions=[exp.column(name, quoted=True) for name in names]))
         rows = self.engine.try_write(tried)
-        if len(rows) > _LARGEST:
+        if len(rows) > 1000:  # noqa: PLR2004 - looking up what refers to more takes long; chosen by hand
             raise UnansweredError(f"{self.table.name}: deletes many rows, to which others may refer")
         deleted = [dict(zip(names, row, strict=True)) for row in rows]
         return None if any(_refer(key, deleted, self.engine) for key in keys) else len(rows)
@@ -253,7 +250,7 @@ def _outline_insert(tree: exp.Insert, table: Table) -> None:
     ]
     first = {name: value for name, value in zip(names, rows[0].expressions, strict=True) if name not in fixed}
     made = [_outlined(first.get(name), _column(table, name)) for name in [*names, *needed]]
-    number = 1 if len(rows) == 1 or tree.args.get("conflict") else _MANY
+    number = 1 if len(rows) == 1 or tree.args.get("conflict") else 3  # as many as lists of constants have
     tree.expression.set("expressions", [exp.Tuple(expressions=[v.copy() for v in made]) for _ in range(number)])
     listed = [exp.to_identifier(name, quoted=True) for name in [*names, *needed]]
     tree.set("this", exp.Schema(this=target.find(exp.Table).copy(), expressions=listed))

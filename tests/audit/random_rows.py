@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from privbench_core.backends.integrity import check_rows
-from privbench_core.engines.memory.database import PrivateDatabase
+from privbench_core.engines.memory import PrivateDatabase
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table

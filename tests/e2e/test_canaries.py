@@ -21,8 +21,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from privbench_core.errors import InternalError, PrivbenchError, SourceError
-from privbench_core.pipeline.plans import plan_for
-from privbench_core.pipeline.run import run_spec
+from privbench_core.pipeline import plan_for
+from privbench_core.pipeline.executor import run_spec
 from privbench_core.pipeline.runner import Run, Runner
 from privbench_core.pipeline.snapshot import observe
 from privbench_core.pipeline.workspace import Workspace, database_folder

@@ -17,7 +17,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from privbench_core.publishing.bundle import read_bundle
+from privbench_core.publishing import read_bundle
 from privbench_core.spec.load import load_spec
 from tests.helpers.drafts import call
 from tests.helpers.example import part_of_the_example

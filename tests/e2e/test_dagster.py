@@ -17,15 +17,15 @@ import pytest
 from dagster._core.execution.backfill import BulkActionStatus
 from typer.testing import CliRunner
 
+from privbench_assets import step_key
 from privbench_assets.definitions import project_root
-from privbench_assets.keys import step_key
 from privbench_core.cli import app
-from privbench_core.pipeline.plans import plan_for, run_name
+from privbench_core.pipeline import plan_for, run_name
+from privbench_core.pipeline.executor import run_spec
 from privbench_core.pipeline.record import last_observed, read_manifest
-from privbench_core.pipeline.run import run_spec
 from privbench_core.pipeline.workspace import open_ledger
 from privbench_core.privacy.budget import Price
-from privbench_core.publishing.bundle import read_bundle
+from privbench_core.publishing import read_bundle
 from privbench_core.spec.load import dump_spec, load_spec
 from privbench_core.spec.model import Spec
 from tests.helpers.servers import answers, code_server, free_port, graphql, running, wait_for

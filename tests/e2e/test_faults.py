@@ -24,11 +24,11 @@ import pytest
 import privbench_core.privacy.ledger.ledger as ledger_module
 from privbench_core.backends.postgres.temporary import temporary_postgres
 from privbench_core.errors import LedgerError, ReleaseError
-from privbench_core.locks import exclusive
+from privbench_core.files import exclusive
 from privbench_core.pipeline.workspace import Workspace, database_folder
 from privbench_core.privacy.budget import Budget, Measure, Price
 from privbench_core.privacy.ledger.ledger import Ledger
-from privbench_core.publishing.bundle import read_bundle
+from privbench_core.publishing import read_bundle
 from privbench_core.spec.load import load_spec
 from tests.helpers.faults import PAID, Town
 from tests.helpers.ledgers import Place, new_place, raw

@@ -13,7 +13,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from privbench_core.pipeline.run import run_spec
+from privbench_core.pipeline.executor import run_spec
 from privbench_core.spec.load import load_spec
 from tests.helpers.postgres import new_database, rows
 
@@ -106,7 +106,7 @@ def test_a_plan_stops(made_town: Path) -> None:
 @pytest.mark.slow
 def test_an_evaluation_leaves_no_half_of_a_report(made_town: Path, bundle: Path) -> None:
     out = made_town.parent / "report"
-    for place in ("privbench_core.evaluation.evaluation.compare", "privbench_core.report.page.render"):
+    for place in ("privbench_core.evaluation.evaluation.compare", "privbench_core.report.render"):
         _, error = interrupted(place, "evaluate", made_town, bundle, "--out", out, folder=made_town.parent)
         said_in_one_line(error, "; no report was written")
         assert not out.exists() or not any(out.iterdir())
@@ -123,7 +123,7 @@ def test_publishing_into_duckdb_changes_nothing(made_town: Path, bundle: Path, t
         with duckdb.connect(str(target)) as before:
             before.execute("create table person as select 42 as mine")
     _, error = interrupted(
-        "privbench_core.backends.duckdb.load.insert_rows",
+        "privbench_core.backends.duckdb.insert_rows",
         *("publish", bundle, target, *(["--replace"] if there else [])),
         work=_ENDLESS,
         folder=made_town.parent,

@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import privbench_core as privbench
-from privbench_core.backends.folder.read import FolderSource
-from privbench_core.engines.memory.database import PrivateDatabase
+from privbench_core.backends.folder import FolderSource
+from privbench_core.engines.memory import PrivateDatabase
+from privbench_core.evaluation import read_bundle_and_source
 from privbench_core.evaluation.comparison import compare
-from privbench_core.evaluation.inputs import read_bundle_and_source
 from privbench_core.evaluation.marginals import BRIEF
 from privbench_core.privacy.ledger.ledger import Ledger
 from privbench_core.privacy.noise import OpenDPNoise

@@ -13,7 +13,7 @@ def in_catalogue(monkeypatch: pytest.MonkeyPatch, url: str, folder: Path, *state
 
     Whatever session looks for the schema makes it first: Sail keeps a catalogue for each session.
     """
-    from privbench_core.backends.spark.session import Cluster, quoted
+    from privbench_core.backends.spark import Cluster, quoted
 
     schema = f"Town_{uuid4().hex}"
     use = Cluster._use

@@ -10,8 +10,8 @@ import adbc_driver_postgresql.dbapi as adbc
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from privbench_core.backends.folder.read import FolderSource
-from privbench_core.backends.sqlalchemy.read import DatabaseSource
+from privbench_core.backends.folder import FolderSource
+from privbench_core.backends.sqlalchemy import DatabaseSource
 from privbench_core.engines.duckdb import DuckDBDatabase
 from privbench_core.engines.postgres import PostgresDatabase
 from privbench_core.engines.sql.engine import SqlEngine

@@ -17,7 +17,7 @@ from privbench_core.errors import InternalError
 from privbench_core.privacy.budget import Budget, zero
 from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.views import ViewSpec
-from privbench_core.publishing.bundle import write_bundle
+from privbench_core.publishing import write_bundle
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Plan, Step, StepContext, StepKind

@@ -16,17 +16,17 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-import privbench_core.pipeline.plans as pipeline_plans
-import privbench_core.pipeline.run as pipeline_run
+import privbench_core.pipeline as pipeline_plans
+import privbench_core.pipeline.executor as pipeline_run
 from privbench_core import files as folder_module
 from privbench_core.errors import PrivbenchError
-from privbench_core.locks import VARIABLE
+from privbench_core.files import VARIABLE
 from privbench_core.pipeline.workspace import ReleaseStore, open_ledger
 from privbench_core.privacy.ledger.ledger import Ledger
 from privbench_core.privacy.ledger.postgres import PostgresStore
 from privbench_core.privacy.ledger.sqlite import SqliteStore
 from privbench_core.privacy.noise import OpenDPNoise
-from privbench_core.publishing.bundle import read_bundle
+from privbench_core.publishing import read_bundle
 from privbench_core.spec.load import load_spec
 from tests.helpers.fake_synthesizer import FakeSynthesizer
 from tests.helpers.processes import PROCESSES

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 
 from privbench_core.schema.tables import Schema
-from privbench_core.validate.expectations import ExpectationResult
+from privbench_core.validate import ExpectationResult
 from privbench_core.validate.ranges import check_whole
 
 

@@ -33,6 +33,7 @@ from privbench_core.privacy.features import (
     SameReference,
     Satisfies,
     SiblingAgreement,
+    SincePrevious,
     UnitRows,
 )
 from privbench_core.privacy.relations import is_set_null_across_units, stability
@@ -165,7 +166,7 @@ def random_view(rng: np.random.Generator, schema: Schema) -> ViewSpec:
     per_unit = [(1,), (2,), (8,), (1, 4), (1, 2, 16)][int(rng.integers(5))] if owned else (1,)
     bounded = random_bound(rng, schema, here) if len(per_unit) == 1 and rng.random() < 0.5 else None
     if bounded:  # siblings are not looked at then
-        siblings = CoMember | MemberPlace | SiblingAgreement
+        siblings = CoMember | MemberPlace | SiblingAgreement | SincePrevious
         features = {name: of for name, of in features.items() if not isinstance(of[0], siblings)}
     return ViewSpec(here.name, features, per_unit, bounded)
 
@@ -212,6 +213,7 @@ def _features(rng: np.random.Generator, schema: Schema, here: Table) -> list[tup
                 found.append((SiblingAgreement(k, name, coder), AGREEMENT))
             found.append((OwnerType(k, random_types(rng, schema, k), 0), TYPE))
             found += [(OwnerDifference(k, name, base), APART) for name, base in _apart(here, parent)]
+            found += [(SincePrevious(k, name), APART) for name, base in _apart(here, here) if name == base]
         found += [(way, AGREEMENT) for way in _ways(schema, here, k)]
         found += [
             (ParentFanout(k, of), SmallNumbers())

@@ -15,8 +15,8 @@ from dagster._core.definitions.data_version import StaleStatus
 from dagster._core.execution.plan.objects import StepFailureData
 from dagster._utils.test.data_versions import get_stale_status_resolver
 
+from privbench_assets import step_key
 from privbench_assets.build import build_defs
-from privbench_assets.keys import step_key
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.spec.load import load_spec
 from privbench_core.spec.model import Spec

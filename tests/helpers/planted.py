@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.registry import codec_for
-from privbench_core.engines.memory.database import PrivateDatabase
+from privbench_core.engines.memory import PrivateDatabase
 from privbench_core.marginals.measured import Measured
 from privbench_core.marginals.one_way import OneWay
-from privbench_core.pipeline.plans import plan_for
-from privbench_core.pipeline.run import RunResult, run_spec
+from privbench_core.pipeline import plan_for
+from privbench_core.pipeline.executor import RunResult, run_spec
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.privacy.budget import Budget, Measure, Price
 from privbench_core.privacy.curator import Curator

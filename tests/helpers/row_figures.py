@@ -18,7 +18,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from privbench_core.evaluation.encode import BINS, EncodedTable, encode_tables, quantiles
 from privbench_core.evaluation.joins import (
     Chain,
     LinkedTables,
@@ -29,7 +28,14 @@ from privbench_core.evaluation.joins import (
     link_tables,
     sibling_agreements,
 )
-from privbench_core.evaluation.marginals import codes_tvd, subset_distances
+from privbench_core.evaluation.marginals import (
+    BINS,
+    EncodedTable,
+    codes_tvd,
+    encode_tables,
+    quantiles,
+    subset_distances,
+)
 from privbench_core.schema.columns import ColumnType, Values
 from privbench_core.schema.tables import Schema
 

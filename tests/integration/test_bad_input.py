@@ -20,9 +20,9 @@ from privbench_core.errors import (
     SpecError,
     UnsupportedBudgetError,
 )
-from privbench_core.pipeline.run import run_spec
+from privbench_core.pipeline.executor import run_spec
 from privbench_core.pipeline.workspace import Workspace
-from privbench_core.publishing.bundle import read_bundle
+from privbench_core.publishing import read_bundle
 from privbench_core.spec.load import load_spec
 from privbench_core.synthesizers.contract import StepKind
 from tests.conftest import SPEC, build_town

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from privbench_core.cli import app
-from privbench_core.publishing.bundle import read_bundle
+from privbench_core.publishing import read_bundle
 from tests.helpers.postgres import as_role, execute, new_database
 
 HEAD = """

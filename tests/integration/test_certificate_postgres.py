@@ -12,13 +12,13 @@ from typer.testing import CliRunner
 
 from privbench_core.cli import app
 from privbench_core.errors import PublishError
+from privbench_core.explain import explain_plans
 from privbench_core.explain.comparison import RunTimeSettings, compare_plans
 from privbench_core.explain.decisions import Choice, Decision, Decisions, DecisionSettings, Way, decide
-from privbench_core.explain.explanation import explain_plans
-from privbench_core.explain.session import both_loaded
-from privbench_core.publishing.bundle import write_bundle
+from privbench_core.explain.plan import both_loaded
+from privbench_core.publishing import write_bundle
 from privbench_core.spec.load import load_spec
-from privbench_core.workload.statements import Workload
+from privbench_core.workload import Workload
 from tests.helpers.postgres import new_database, rows
 
 SPEC = """\

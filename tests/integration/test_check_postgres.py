@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import privbench_core as privbench
 from privbench_core.cli import app
 from privbench_core.errors import PublishError, SpecError
-from privbench_core.publishing.bundle import load_bundle, write_bundle
+from privbench_core.publishing import load_bundle, write_bundle
 from privbench_core.spec.location import parse_url
 from tests.helpers.postgres import execute, new_database
 from tests.integration.test_runtime_postgres import SCHEMA, shop

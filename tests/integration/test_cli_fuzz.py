@@ -281,7 +281,7 @@ def _check(result: Result, folder: Path) -> None:
 def test_whatever_is_broken_is_said_in_one_clear_message(
     cases: range, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("privbench_core.pipeline.plans.load_synthesizer", lambda _: FakeSynthesizer())
+    monkeypatch.setattr("privbench_core.pipeline.load_synthesizer", lambda _: FakeSynthesizer())
     ended, failures = [], []
     for number in cases:
         folder = tmp_path / str(number)

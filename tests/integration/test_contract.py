@@ -24,11 +24,11 @@ from privbench_core.errors import (
     SpecError,
     UnsupportedBudgetError,
 )
-from privbench_core.pipeline.plans import plan_for
-from privbench_core.pipeline.run import RunResult
+from privbench_core.pipeline import plan_for
+from privbench_core.pipeline.executor import RunResult
 from privbench_core.pipeline.workspace import ReleaseStore, Workspace
 from privbench_core.privacy.budget import Budget
-from privbench_core.publishing.bundle import read_bundle
+from privbench_core.publishing import read_bundle
 from privbench_core.schema.tables import Schema
 from privbench_core.synthesizers.contract import Plan, StepKind, load_synthesizer, names
 from privbench_core.synthesizers.steps import publish

@@ -21,7 +21,7 @@ from privbench_core.errors import LedgerError
 from privbench_core.privacy.budget import Budget, Measure, Price
 from privbench_core.privacy.ledger.ledger import Ledger
 from privbench_core.privacy.ledger.store import LAYOUT, POSTGRES_STATEMENTS, TABLES
-from privbench_core.publishing.bundle import read_bundle
+from privbench_core.publishing import read_bundle
 from privbench_core.spec.location import connection_parameters, parse_url
 from tests.helpers.ledgers import raw
 from tests.helpers.servers import answers, running, wait_for

@@ -17,11 +17,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from privbench_core.backends.folder.read import FolderSource
+from privbench_core.backends.folder import FolderSource
 from privbench_core.draft.draft import reflect
 from privbench_core.engines.sql.engine import SqlEngine
 from privbench_core.errors import SourceError
-from privbench_core.pipeline.run import run_spec
+from privbench_core.pipeline.executor import run_spec
 from privbench_core.pipeline.workspace import open_ledger
 from privbench_core.privacy.view_building import build_view
 from privbench_core.schema.columns import Column, ColumnType
@@ -47,7 +47,7 @@ from dataclasses import replace
 from pathlib import Path
 from privbench_core.engines.spark import SparkDatabase
 from privbench_core.engines.sql.engine import SqlEngine
-from privbench_core.pipeline.run import run_spec
+from privbench_core.pipeline.executor import run_spec
 from privbench_core.spec.load import load_spec
 SqlEngine.coded = lambda *_: os.kill(os.getpid(), int(sys.argv[4]))
 spec = replace(load_spec(Path(sys.argv[1])), cluster=sys.argv[3], engine="spark")
@@ -153,8 +153,8 @@ def test_spark_agrees_on_random_schemas_and_views(
 
 def test_managed_tables_of_a_catalogue(deployed: Deployed, town_spec: Path, tmp_path: Path) -> None:
     """The same releases as from files; texts without the blanks of char(n), and names in any letters."""
-    from privbench_core.backends.spark.read import CatalogueSource
-    from privbench_core.backends.spark.session import Cluster as Session
+    from privbench_core.backends.spark import CatalogueSource
+    from privbench_core.backends.spark import Cluster as Session
     from privbench_core.engines.spark import SparkDatabase
 
     columns = "ID BIGINT COMMENT 'of a shop', c CHAR(5), v VARCHAR(7), `a``b.c` STRING, at TIMESTAMP_NTZ"

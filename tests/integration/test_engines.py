@@ -20,18 +20,18 @@ import pytest
 from sqlglot import exp
 from typer.testing import CliRunner
 
-from privbench_core.backends.folder.read import FolderSource
-from privbench_core.backends.sqlalchemy.read import DatabaseSource
+from privbench_core import engines
+from privbench_core.backends.folder import FolderSource
+from privbench_core.backends.sqlalchemy import DatabaseSource
 from privbench_core.cli import app
-from privbench_core.engines import choice
 from privbench_core.engines import duckdb as duckdb_engine
-from privbench_core.engines.choice import engine_of
+from privbench_core.engines import engine_of
 from privbench_core.engines.duckdb import DuckDBDatabase
 from privbench_core.engines.postgres import PostgresDatabase
 from privbench_core.engines.sql.engine import SqlEngine
 from privbench_core.engines.stored import LoadedRows
 from privbench_core.errors import SourceError
-from privbench_core.pipeline.run import run_spec
+from privbench_core.pipeline.executor import run_spec
 from privbench_core.pipeline.workspace import Workspace, open_ledger
 from privbench_core.privacy.view_building import build_view
 from privbench_core.privacy.views import ViewSpec
@@ -49,7 +49,7 @@ _KILLED = """
 import os, signal, sys
 from pathlib import Path
 from privbench_core.engines.sql.engine import SqlEngine
-from privbench_core.pipeline.run import run_spec
+from privbench_core.pipeline.executor import run_spec
 from privbench_core.spec.load import load_spec
 SqlEngine.coded = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 run_spec(load_spec(Path(sys.argv[1])), 3.2, out=Path(sys.argv[2]))
@@ -110,7 +110,7 @@ def test_many_rows_in_parquet_files_are_counted_by_duckdb(
     spec = load_spec(town_spec).accepting_noise
     held = sum(town.tables[table.name].num_rows for table in town.schema.private_tables)
     for many, chosen in ((held + 1, "memory"), (held, "duckdb")):
-        monkeypatch.setattr(choice, "_MANY", many)
+        monkeypatch.setattr(engines, "_MANY", many)
         assert engine_of(spec) == chosen
         assert engine_of(with_engine(spec, "memory")) == "memory"
         planned = CliRunner().invoke(app, ["plan", str(town_spec)])

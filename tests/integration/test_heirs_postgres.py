@@ -8,11 +8,11 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from privbench_core.backends.postgres.ddl import move_to_heirs
+from privbench_core.backends.postgres import move_to_heirs
 from privbench_core.backends.registry import open_source
 from privbench_core.draft.draft import reflect
 from privbench_core.errors import SpecError
-from privbench_core.publishing.bundle import load_bundle, write_bundle
+from privbench_core.publishing import load_bundle, write_bundle
 from privbench_core.publishing.dry_load import refuse_unloadable
 from privbench_core.spec.load import dump_spec, load_spec
 from privbench_core.spec.model import Spec

@@ -11,11 +11,10 @@ import pyarrow as pa
 import pytest
 import sqlalchemy as sa
 
-from privbench_core.backends.fingerprint import fingerprint_rows
-from privbench_core.backends.postgres import read as postgres
-from privbench_core.backends.postgres.ddl import create_schema_sql
+from privbench_core.backends import sqlalchemy as postgres
+from privbench_core.backends.integrity import fingerprint_rows
+from privbench_core.backends.postgres import create_schema_sql
 from privbench_core.backends.registry import open_stored
-from privbench_core.backends.sqlalchemy import read as database
 from privbench_core.draft.draft import reflect
 from privbench_core.errors import SourceError
 from privbench_core.schema.columns import Column, ColumnType, Learn
@@ -309,8 +308,8 @@ def test_many_batches_are_one_table(odd_url: str, monkeypatch: pytest.MonkeyPatc
 
 def test_another_driver_of_sqlalchemy_reads_the_same(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     native = open_stored(spec(url)).read(PERSON)
-    monkeypatch.setattr(postgres, "readable", lambda _: False)
-    monkeypatch.setattr(database, "BLOCK_ROWS", 1)  # NULL alone in a chunk has no type of its own
+    monkeypatch.setattr(postgres, "is_readable", lambda _: False)
+    monkeypatch.setattr(postgres, "BLOCK_ROWS", 1)  # NULL alone in a chunk has no type of its own
     parts = list(open_stored(spec(url)).batches(PERSON))
     chunked = pa.concat_tables(parts)
     assert len(parts) == 1 + 3, "an empty one, and one per row"

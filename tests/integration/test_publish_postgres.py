@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from privbench_core.errors import PublishError
-from privbench_core.publishing.bundle import load_bundle, write_bundle
+from privbench_core.publishing import load_bundle, write_bundle
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table

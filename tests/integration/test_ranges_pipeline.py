@@ -12,9 +12,9 @@ import pytest
 
 from privbench_core import guards
 from privbench_core.errors import PublishError, ReleaseError
-from privbench_core.evaluation.inputs import read_bundle_and_source
-from privbench_core.pipeline.run import RunResult, run_spec
-from privbench_core.publishing.bundle import load_bundle, read_bundle
+from privbench_core.evaluation import read_bundle_and_source
+from privbench_core.pipeline.executor import RunResult, run_spec
+from privbench_core.publishing import load_bundle, read_bundle
 from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.steps import sample
 from tests.helpers.market import market

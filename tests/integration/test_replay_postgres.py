@@ -13,13 +13,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from privbench_core.publishing.bundle import load_bundle, read_bundle, write_bundle
+from privbench_core.publishing import load_bundle, read_bundle, write_bundle
 from privbench_core.schema.columns import Column, ColumnType, EnumType, Learn, Range, Values
 from privbench_core.schema.constraints import Check, ForeignKey
 from privbench_core.schema.tables import Schema, Table
-from privbench_core.workload.rebind import rebind_workload
-from privbench_core.workload.replay import pgbench_files
-from privbench_core.workload.statements import Workload, read_workload
+from privbench_core.workload import Workload, read_workload
+from privbench_core.workload.rebind import pgbench_files, rebind_workload
 from tests.helpers.postgres import new_database, psql_program, rows
 
 T = ColumnType

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from typer.testing import CliRunner
 
-from privbench_core.backends.duckdb.load import duckdb_schema
+from privbench_core.backends.duckdb import duckdb_schema
 from privbench_core.cli import app
 from privbench_core.schema.columns import Generated, IdentitySequence
 from privbench_core.schema.constraints import Check

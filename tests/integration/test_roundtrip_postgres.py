@@ -18,7 +18,7 @@ import pytest
 
 from privbench_core.draft.draft import Decisions, reflect
 from privbench_core.errors import PublishError, SourceError
-from privbench_core.publishing.bundle import load_bundle, read_bundle, write_bundle
+from privbench_core.publishing import load_bundle, read_bundle, write_bundle
 from privbench_core.schema.checks import unenforced_checks
 from privbench_core.schema.columns import ColumnType, Pattern, Range, Values
 from privbench_core.schema.constraints import Check, Index

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pytest
 
 from privbench_core import guards
-from privbench_core.publishing.bundle import Bundle, read_bundle
+from privbench_core.publishing import Bundle, read_bundle
 from privbench_core.schema.columns import Column, ColumnType, Range
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table

@@ -8,14 +8,14 @@ import pyarrow as pa
 import pytest
 
 from privbench_core.errors import PublishError
-from privbench_core.explain import session
+from privbench_core.explain import plan
 from privbench_core.explain.comparison import RunTimeSettings, compare_plans
-from privbench_core.explain.session import both_loaded
-from privbench_core.publishing.bundle import write_bundle
+from privbench_core.explain.plan import both_loaded
+from privbench_core.publishing import write_bundle
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
-from privbench_core.workload.statements import Workload
+from privbench_core.workload import Workload
 from tests.helpers.postgres import new_database, rows
 
 SCHEMA = Schema(
@@ -114,13 +114,13 @@ def test_large_workloads_are_sampled(url, bundle):
 def test_private_rows_are_in_no_file_once_they_are_loaded(url, bundle, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     seen = []
-    load = session.load_bundle
+    load = plan.load_bundle
 
     def loading(folder, target):
         seen.extend((path.stat().st_mode & 0o777, path.name) for path in tmp_path.iterdir())
         return load(folder, target)
 
-    monkeypatch.setattr(session, "load_bundle", loading)
+    monkeypatch.setattr(plan, "load_bundle", loading)
     with both_loaded(SCHEMA, shop(50), bundle, url) as (source, _):
         assert source.execute('SELECT count(*) FROM "Customer"').fetchone() == (50,)
         assert not any(tmp_path.rglob("*"))

@@ -13,11 +13,11 @@ from sqlglot import exp
 
 from privbench_core.backends.postgres.load import load_postgres
 from privbench_core.backends.registry import open_source, open_stored
-from privbench_core.backends.sqlalchemy.read import DatabaseSource
+from privbench_core.backends.sqlalchemy import DatabaseSource
 from privbench_core.draft.draft import Decisions, reflect
 from privbench_core.engines.postgres import PostgresDatabase
 from privbench_core.errors import PublishError, SourceError, SpecError
-from privbench_core.publishing.bundle import load_bundle, read_bundle, write_bundle
+from privbench_core.publishing import load_bundle, read_bundle, write_bundle
 from privbench_core.publishing.dry_load import refuse_unloadable
 from privbench_core.schema.columns import Range, Values
 from privbench_core.spec.load import dump_spec, load_spec

@@ -22,14 +22,14 @@ import pytest
 import yaml
 
 from privbench_assets.build import build_defs
-from privbench_core.backends.fingerprint import fingerprint_rows
-from privbench_core.backends.folder.read import FolderSource
+from privbench_core.backends.folder import FolderSource
+from privbench_core.backends.integrity import fingerprint_rows
 from privbench_core.columns.categorical import categorical_codec
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.registry import codec_for
 from privbench_core.engines.sql.engine import SqlEngine
 from privbench_core.errors import SourceError
-from privbench_core.pipeline.run import run_spec
+from privbench_core.pipeline.executor import run_spec
 from privbench_core.pipeline.workspace import open_ledger
 from privbench_core.privacy.features import Own
 from privbench_core.privacy.view_building import build_view
@@ -58,7 +58,7 @@ def server(tmp_path: Path) -> Iterator[Sail]:
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is asked again for long of a server that is gone."""
     pytest.importorskip("pyspark")
-    monkeypatch.setattr("privbench_core.backends.spark.session._RETRIES", 1)
+    monkeypatch.setattr("privbench_core.backends.spark._RETRIES", 1)
 
 
 def _counted(town_spec: Path, url: str) -> Spec:
@@ -200,10 +200,10 @@ def test_ctrl_c_while_a_cluster_counts_is_ctrl_c(
     server: Sail, tmp_path: Path, stuck: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A server of its own: Sail may go on counting when nobody waits any more, or not answer while it counts."""
-    from privbench_core.backends.spark import session
+    from privbench_core.backends import spark
     from privbench_core.engines.spark import SparkDatabase
 
-    monkeypatch.setattr(session, "_PATIENCE", 0.2)
+    monkeypatch.setattr(spark, "_PATIENCE", 0.2)
 
     def stop() -> None:
         if stuck:

@@ -19,17 +19,17 @@ import pytest
 from typer.testing import CliRunner
 
 from privbench_assets.build import build_defs
-from privbench_core.backends.fingerprint import fingerprint_rows
-from privbench_core.backends.folder.read import FolderSource
+from privbench_core.backends.folder import FolderSource
+from privbench_core.backends.integrity import fingerprint_rows
 from privbench_core.backends.registry import open_stored
 from privbench_core.cli import app
 from privbench_core.columns.categorical import categorical_codec
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.draft.draft import reflect
-from privbench_core.engines.choice import engine_of
+from privbench_core.engines import engine_of
 from privbench_core.engines.sql.engine import SqlEngine
 from privbench_core.errors import SourceError
-from privbench_core.pipeline.run import run_spec
+from privbench_core.pipeline.executor import run_spec
 from privbench_core.privacy.features import Own
 from privbench_core.privacy.view_building import build_view
 from privbench_core.privacy.views import ViewSpec
@@ -43,8 +43,7 @@ from tests.helpers.specs import changed, explained
 
 pytest.importorskip("pyspark")
 
-from privbench_core.backends.spark.read import CatalogueSource
-from privbench_core.backends.spark.session import Cluster
+from privbench_core.backends.spark import CatalogueSource, Cluster
 from privbench_core.engines.spark import SparkDatabase
 
 EPSILON = 3.2
@@ -329,7 +328,7 @@ def test_a_schema_that_is_not_there_is_named_and_the_rest_of_the_url_is_not(clus
     ],
 )
 def test_a_cluster_that_is_not_there(monkeypatch: pytest.MonkeyPatch, url: str, said: str) -> None:
-    monkeypatch.setattr("privbench_core.backends.spark.session._RETRIES", 1)
+    monkeypatch.setattr("privbench_core.backends.spark._RETRIES", 1)
     with pytest.raises(SourceError) as refused:
         CatalogueSource(url).read(EVENT)
     assert str(refused.value).startswith(said)
@@ -352,8 +351,7 @@ def test_a_right_that_a_login_lacks_is_named(catalogue: CatalogueSource, monkeyp
 
 
 def test_pyspark_is_asked_for(town_spec: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("catalogue", "read"):
-        monkeypatch.setitem(sys.modules, f"privbench_core.backends.spark.{name}", None)
+    monkeypatch.setitem(sys.modules, "privbench_core.backends.spark", None)
     said = r"source: PySpark is not installed; run: pip install 'privbench\[spark\]'"
     with pytest.raises(SourceError, match=said):
         open_stored(_counted(town_spec, "sc://host/town"))

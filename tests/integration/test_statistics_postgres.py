@@ -15,11 +15,11 @@ import pyarrow as pa
 import pytest
 
 from privbench_core import publish
-from privbench_core.backends.postgres import load_statistics
+from privbench_core.backends.postgres import load
 from privbench_core.backends.postgres.analyze import SAMPLE_ROWS
 from privbench_core.errors import PublishError
-from privbench_core.explain.session import explain_query
-from privbench_core.publishing.bundle import MANIFEST, load_bundle, read_bundle, write_bundle
+from privbench_core.explain.plan import explain_query
+from privbench_core.publishing import MANIFEST, load_bundle, read_bundle, write_bundle
 from privbench_core.publishing.statistics import statistics_sql
 from privbench_core.schema.columns import Column, ColumnType, EnumType, Generated
 from privbench_core.schema.constraints import ForeignKey, Index
@@ -205,7 +205,7 @@ def test_a_login_without_the_right_gets_statistics_and_is_told_what_plans_lack(p
 
 
 def test_a_server_without_the_program_is_told(place: SimpleNamespace, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(load_statistics, "_truncations", lambda path, _: ["privbench-none " + path])
+    monkeypatch.setattr(load, "_truncations", lambda path, _: ["privbench-none " + path])
     found = publish(place.bundle, new_database(place.server, "clinic_without"), statistics_only=True)
     assert "because the server has no program called truncate" in found.left_out[0]
 
@@ -229,7 +229,7 @@ def test_what_cannot_restore_statistics_is_refused(
 ):
     with pytest.raises(PublishError, match="DuckDB plans from its rows alone"):
         publish(place.bundle, tmp_path / "x.duckdb", statistics_only=True)
-    monkeypatch.setattr(load_statistics, "FIRST_VERSION", 190_000)
+    monkeypatch.setattr(load, "FIRST_VERSION", 190_000)
     empty = new_database(place.server, "clinic_old")
     with pytest.raises(PublishError, match="PostgreSQL 18 cannot restore statistics"):
         publish(place.bundle, empty, statistics_only=True)

@@ -9,7 +9,7 @@ _ROW_IDS = "tests/property/test_row_ids.py"
 _RUNS = "tests/integration/test_engines.py"
 _RELATIONS = "engines/sql/relations.py"
 _VIEWS = "engines/sql/views.py"
-_CHECKS = "engines/sql/checks.py"
+_CHECKS = "engines/sql/relations.py"
 _AGREE = f"{_ENGINES}::test_engines_agree_on_random_schemas_and_views"
 _SAME_CHILDREN = f"{_ENGINES}::test_engines_keep_the_same_children_whatever_their_keys_are"
 _TEXTS = f"{_ENGINES}::test_a_unit_counts_once_for_a_text_however_many_rows_have_it"
@@ -46,7 +46,7 @@ ENGINES = [
         "parts-end-within-units",
         "rows in databases",
         "a unit whose rows come in two parts is clipped in each by itself",
-        "engines/sql/whole_units.py",
+        "engines/sql/counting.py",
         "int(np.searchsorted(units[1:], last))",
         "batch.num_rows",
         ("tests/unit/test_privacy_clipping.py::test_parts_of_rows_that_come_by_unit_do_not_end_within_one",),
@@ -64,7 +64,7 @@ ENGINES = [
         "sql-constraints-of-missing-values",
         "rows in databases",
         "a row keeps a constraint between values that are not there",
-        "engines/sql/row_constraints.py",
+        "engines/sql/codes.py",
         "exp.or_(*missing.values()), _is_kept",
         "exp.and_(*missing.values()), _is_kept",
         (f"{_ENGINES}::test_engines_agree_on_which_rows_keep_a_constraint",),
@@ -217,7 +217,7 @@ ENGINES = [
         "rows-of-a-killed-run",
         "rows in databases",
         "copies of rows that a killed run has left stay",
-        "locks.py",
+        "files.py",
         "        if folder.is_dir() and not is_locked(lock_of(folder)):",
         "        if False:",
         (f"{_RUNS}::test_a_killed_run_leaves_rows_to_nobody",),
@@ -226,7 +226,7 @@ ENGINES = [
         "row-numbers-by-place",
         "rows in databases",
         "rows without a key are numbered by where they stand",
-        "backends/row_ids.py",
+        "backends/registry.py",
         "    return pa.array((hashed >> np.uint64(1)).astype(np.int64))",
         "    return pa.array(np.arange(len(hashed)))",
         (f"{_ROW_IDS}::test_the_numbers_of_other_units_stay_when_one_goes",),
@@ -235,7 +235,7 @@ ENGINES = [
         "row-numbers-of-equal-rows",
         "rows in databases",
         "a row's number depends on rows that differ from it",
-        "backends/row_ids.py",
+        "backends/registry.py",
         "seen = texts.groupby(texts, sort=False).cumcount().astype(str)",
         "seen = pd.Series(range(len(texts)), dtype=object).astype(str)",
         (f"{_ROW_IDS}::test_the_numbers_of_other_units_stay_when_one_goes",),

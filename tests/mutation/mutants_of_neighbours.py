@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.mutation.mutant import Mutant
 
 _RULES = "spec/rules_of_keys.py"
-_NUMBERS = "backends/row_ids.py"
+_NUMBERS = "backends/registry.py"
 _KEYS = "tests/unit/test_spec_keys.py"
 _AUDIT = "tests/property/test_audit.py"
 _ROW_IDS = "tests/property/test_row_ids.py"
@@ -62,7 +62,7 @@ NEIGHBOURS = [
         "orphans-take-rows-along-keys-that-let-go-in-sql",
         _KIND,
         "the same in databases",
-        "engines/sql/checks.py",
+        "engines/sql/relations.py",
         "emptied = self._schema.table(key.child).columns_set_null(key)",
         "emptied = () if key.cascades else self._schema.table(key.child).emptied_columns(key)",
         (f"{_ENGINES}::test_engines_drop_the_same_orphans_and_what_depends_on_them",),

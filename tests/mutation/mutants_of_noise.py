@@ -431,7 +431,7 @@ SENSITIVITY = [
         "unnamed-values-unweighted",
         "sensitivity",
         "every row of a large unit counts in full among the values that are not named",
-        "engines/memory/database.py",
+        "engines/memory.py",
         "if of_rows is None else of_rows\n",
         "if of_rows is None else np.ones_like(of_rows)\n",
         ("tests/property/test_privacy_popularity.py::test_no_unit_moves_the_ranks_of_values_beyond_the_stability",),

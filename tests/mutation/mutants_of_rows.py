@@ -5,10 +5,10 @@ from __future__ import annotations
 from tests.mutation.mutant import Mutant
 
 _BOUNDS = "privacy/relations.py"
-_RELATIONS = "engines/memory/relations.py"
-_WEIGHTS = "engines/keyed_order.py"
-_ORDER = "engines/keyed_order.py"
-_CODED = "engines/memory/database.py"
+_RELATIONS = "engines/memory_relations.py"
+_WEIGHTS = "engines/stored.py"
+_ORDER = "engines/stored.py"
+_CODED = "engines/memory.py"
 _VIEWS = "privacy/views.py"
 _BUILDING = "privacy/view_building.py"
 _CLIPPING = "privacy/clipping.py"

@@ -19,7 +19,7 @@ def _bug(name: str, bug: str, old: str, new: str, tests: tuple[str, ...], file: 
 
 HIDDEN_CONSTANTS = [
     _bug("hide-spec", "the spec's wish to hide constants is not passed on", 'spec.literals == "hide"', "False", _BUNDLE,
-         "pipeline/plans.py"),
+         "pipeline/__init__.py"),
     _bug("hide-nothing", "constants are re-bound as if they were public",
          "if workload.hide_literals or write:\n", "if write:\n", _NOTHING, _REBIND),
     _bug("hide-conditions", "constants in the conditions of statements that write are published where queries are",

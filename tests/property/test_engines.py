@@ -19,8 +19,7 @@ import pytest
 import sqlglot
 from sqlglot.tokens import TokenType
 
-from privbench_core.backends.fingerprint import fingerprint_rows
-from privbench_core.backends.integrity import check_rows
+from privbench_core.backends.integrity import check_rows, fingerprint_rows
 from privbench_core.columns.categorical import categorical_codec
 from privbench_core.columns.codec import Codec
 from privbench_core.columns.discretizer import Binning, Discretizer
@@ -29,12 +28,11 @@ from privbench_core.columns.group_codes import index_coder
 from privbench_core.columns.intervals import OrderedCodec, StepCodec, equal_width_codec, log_scale_codec
 from privbench_core.columns.registry import codec_for
 from privbench_core.columns.row_constraints import NOT_APPLICABLE, SATISFIED, VERDICTS, VIOLATED, expected_numbers
+from privbench_core.engines import sql as search_module
 from privbench_core.engines.duckdb import DuckDBDatabase
-from privbench_core.engines.keyed_order import order_key
 from privbench_core.engines.postgres import PostgresDatabase
 from privbench_core.engines.sql import engine as engine_module
-from privbench_core.engines.sql import search as search_module
-from privbench_core.engines.stored import Passing
+from privbench_core.engines.stored import Passing, order_key
 from privbench_core.errors import SourceError
 from privbench_core.privacy.budget import Budget
 from privbench_core.privacy.features import OfParent, Own, OwnDifference, OwnFanout, ParentRow, Satisfies, UnitRows
@@ -259,6 +257,7 @@ def test_engines_agree_on_which_rows_keep_a_constraint(place: Place) -> None:
         Formula("whole", ("cents", "real", "big", "other"), True, 0.005),
         Formula("cents", ("whole", "real"), False, 0.005),
         SameValue("digits", "other"),
+        PartOfDate("day", "time", DatePart.DATE),
         MissingTogether(("whole", "real", "day")),
         MissingTogether(("day", "time")),
         *(MissingWhere("whole", "text", tuple(TEXTS[:4]), null) for null in (True, False)),

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privbench_core.engines.memory.database import PrivateDatabase
+from privbench_core.engines.memory import PrivateDatabase
 from privbench_core.errors import InternalError
 from privbench_core.privacy.features import Feature, OwnerFanout, OwnFanout, ParentFanout, ParentRow
 from privbench_core.privacy.relations import (

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privbench_core.engines.memory.database import PrivateDatabase
+from privbench_core.engines.memory import PrivateDatabase
 from privbench_core.errors import InternalError
 from privbench_core.privacy.features import OwnFanout
 from privbench_core.privacy.relations import WEIGHT_SCALE, stability

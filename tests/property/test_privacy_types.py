@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from privbench_core.columns.group_codes import ALONE, DIFFERENT, SAME, place_codes
-from privbench_core.engines.keyed_order import keyed_order
-from privbench_core.engines.memory.database import PrivateDatabase
+from privbench_core.engines.memory import PrivateDatabase
+from privbench_core.engines.stored import keyed_order
 from privbench_core.privacy.features import GroupTypes, MemberPlace, Own, OwnerType, OwnType, SiblingAgreement
 from privbench_core.privacy.view_building import build_view
 from privbench_core.privacy.views import ViewSpec

@@ -13,9 +13,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from privbench_core.backends.integrity import check_rows
-from privbench_core.backends.registry import open_source
-from privbench_core.backends.row_ids import number_rows
-from privbench_core.engines.memory.database import PrivateDatabase
+from privbench_core.backends.registry import number_rows, open_source
+from privbench_core.engines.memory import PrivateDatabase
 from privbench_core.errors import SpecError
 from privbench_core.spec.load import dump_spec, load_spec
 from tests.helpers.databases import SECRET

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import privbench_core.pipeline.plans as pipeline_plans
+import privbench_core.pipeline as pipeline_plans
 from tests.conftest import build_town, write_town
 from tests.helpers.fake_synthesizer import FakeSynthesizer
 

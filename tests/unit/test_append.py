@@ -16,11 +16,11 @@ from typer.testing import CliRunner
 
 from privbench_core import append, publish, read_bundle
 from privbench_core.cli import app
-from privbench_core.continuation.fresh import made_unique
+from privbench_core.continuation import UNDATED, arrival_column, end_of_time, microseconds, read_world
+from privbench_core.continuation.matching import made_unique
 from privbench_core.continuation.window import next_window
-from privbench_core.continuation.world import UNDATED, arrival_column, end_of_time, microseconds, read_world
 from privbench_core.errors import PublishError
-from privbench_core.publishing.bundle import write_bundle
+from privbench_core.publishing import write_bundle
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.tables import Table
 from privbench_core.schema.types.durations import DAY

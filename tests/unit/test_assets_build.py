@@ -11,11 +11,11 @@ import dagster as dg
 import pytest
 from dagster.components.testing import create_defs_folder_sandbox
 
+from privbench_assets import identifier, op_name, step_key
 from privbench_assets.automation import longest_pause
 from privbench_assets.build import build_defs
 from privbench_assets.checks import UP_TO_DATE
 from privbench_assets.component import Benchmark
-from privbench_assets.keys import identifier, op_name, step_key
 from privbench_assets.status import BUDGET
 from privbench_core.errors import InternalError, SpecError
 from privbench_core.privacy.budget import Budget

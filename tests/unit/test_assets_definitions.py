@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-import privbench_core.pipeline.plans as pipeline_plans
+import privbench_core.pipeline as pipeline_plans
 from privbench_assets.definitions import find_specs, load_defs, project_root
 from privbench_core.errors import UnsupportedBudgetError
 

@@ -10,7 +10,7 @@ import dagster as dg
 import pytest
 from dagster._core.test_utils import create_run_for_test
 
-from privbench_core.locks import VARIABLE
+from privbench_core.files import VARIABLE
 from privbench_core.pipeline.workspace import record_file
 from tests.helpers.orchestrated import Orchestrated
 

@@ -21,7 +21,7 @@ from privbench_core.marginals.one_way import OneWay
 from privbench_core.profiles.profile import Profile
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.units.row_count import RowCount
-from privbench_core.workload.statements import Workload
+from privbench_core.workload import Workload
 from tests.helpers.planted import integer, owner_key, rows_of
 
 

@@ -34,7 +34,7 @@ from benchmarks.paired import (
     whole_verdict,
 )
 from privbench_core.errors import PrivbenchError
-from privbench_core.evaluation.inputs import shuffled_reference
+from privbench_core.evaluation import shuffled_reference
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.noise import Sensitivity
 from tests.helpers.planted import place_of, planted_pair

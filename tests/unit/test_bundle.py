@@ -16,8 +16,7 @@ import pytest
 
 from privbench_core.errors import InternalError, PublishError
 from privbench_core.files import file_name
-from privbench_core.publishing import table_files
-from privbench_core.publishing.bundle import load_bundle, read_bundle, write_bundle
+from privbench_core.publishing import load_bundle, read_bundle, table_files, write_bundle
 from privbench_core.schema.columns import Column, ColumnType, EnumType
 from privbench_core.schema.constraints import Check, ForeignKey
 from privbench_core.schema.tables import Schema, Table

@@ -24,7 +24,7 @@ from privbench_core.commands.demo import EXAMPLES
 from privbench_core.errors import InternalError, LedgerError, NoiseOnlyError, SourceError
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.privacy.budget import Budget
-from privbench_core.publishing.bundle import read_bundle
+from privbench_core.publishing import read_bundle
 from privbench_core.spec.load import load_spec
 from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.artifact import Artifact

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from privbench_core.backends.folder.read import FolderSource
+from privbench_core.backends.folder import FolderSource
 from privbench_core.commands import run as command
 from privbench_core.commands import status
 from privbench_core.errors import SourceError
@@ -82,7 +82,7 @@ def test_a_check_that_can_never_hold_is_found_before_anything_is_paid(town_spec:
 
 def test_a_stopped_run_says_what_it_cost(town_spec: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def stopped(spec, epsilon, *, workspace, **_):
-        from privbench_core.pipeline.plans import plan_for, run_name
+        from privbench_core.pipeline import plan_for, run_name
 
         first, second, *_ = (step for step in plan_for(spec, epsilon).steps if step.kind == "profile")
         for step in (first, second):

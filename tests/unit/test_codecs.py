@@ -252,6 +252,13 @@ def test_opaque_text_keeps_its_length_and_nothing_else():
     assert long.encode(texts).tolist() == cells.tolist()
 
 
+def test_opaque_text_that_is_called_a_number_is_digits():
+    for name, is_number in {"licence_no": True, "LicenceNo": True, "ssn": True, "piano": False, "notes": False}.items():
+        codec = codec_for(Column(name, T.TEXT), table="driver")
+        made = codec.decode(np.full(50, 9, np.int32), np.random.default_rng(0)).to_pylist()
+        assert all(value.isdecimal() and len(value) == 9 for value in made) is is_number
+
+
 def test_opaque_text_has_no_blanks_at_its_ends():
     """To `character(n)` "" and " " are one value: a unique index was refused by PostgreSQL."""
     codec = codec_for(Column("note", T.TEXT, max_length=9))

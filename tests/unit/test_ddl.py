@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from privbench_core.backends.duckdb import connections
-from privbench_core.backends.duckdb.load import RowTrial, duckdb_schema
-from privbench_core.backends.postgres.ddl import (
+from privbench_core.backends import scratch
+from privbench_core.backends.duckdb import RowTrial, duckdb_schema
+from privbench_core.backends.postgres import (
     AFTER_THE_ROWS,
     create_keys_sql,
     create_schema_sql,
@@ -214,7 +214,7 @@ def test_every_known_type_is_spelled_as_postgres_would() -> None:
 
 
 def test_rows_that_take_much_memory_are_tried_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(connections, "_MEMORY", "2MB")
+    monkeypatch.setattr(scratch, "_MEMORY", "2MB")
     table = Table("note", (Column("id", ColumnType.INTEGER), Column("body", ColumnType.TEXT)), ("id",))
     rng, number = np.random.default_rng(0), 40_000
     rows = {"id": np.arange(number), "body": [rng.bytes(100).hex() for _ in range(number)]}

@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from privbench_core.columns.documents import leaf_values, with_documents
-from privbench_core.engines.choice import engine_of, open_engine
+from privbench_core.engines import engine_of, open_engine
 from privbench_core.errors import SourceError, SpecError
 from privbench_core.schema.columns import Column, ColumnType, Learn
 from privbench_core.schema.documents import SHAPE, WHOLE, Leaf, find_leaf, known_leaves, parse_document, shape_of

@@ -98,6 +98,41 @@ def test_who_is_listed_with_a_name_has_the_key_that_the_first_column_is_called_l
     assert draft.count("{columns: playerID, references: {table: Master, columns: [playerID]}") == 2
 
 
+def test_the_first_column_that_numbers_events_is_the_key(tmp_path: Path) -> None:
+    """What numbers things may recur, and so does what several tables have."""
+    files = {
+        "surveys": "record_id,species,weight",
+        "pipeline": "opportunity_id,agent",
+        "readings": "sensor_id,value",
+        "notes": "incident_id,note",
+        "labs": "incident_id,lab",
+    }
+    draft = reflect(csv_folder(tmp_path / "events", files))
+    assert draft.count("    primary_key: ") == 2
+    assert "primary_key: record_id" in draft
+    assert "primary_key: opportunity_id" in draft
+
+
+LINES = """
+CREATE TABLE customer (id BIGINT PRIMARY KEY);
+CREATE TABLE orders (id BIGINT PRIMARY KEY, customer BIGINT NOT NULL REFERENCES customer, order_date DATE NOT NULL);
+CREATE TABLE orderlines (orderid BIGINT NOT NULL REFERENCES orders, orderlineid INTEGER NOT NULL,
+    order_date DATE NOT NULL, code VARCHAR NOT NULL UNIQUE, maybe INTEGER,
+    UNIQUE (orderid, maybe), UNIQUE (orderid, orderlineid));
+"""
+
+
+def test_what_tells_the_rows_of_a_parent_apart_is_a_key_and_its_date_is_a_copy(tmp_path: Path) -> None:
+    draft = reflect(duckdb_file(tmp_path, LINES), decisions=Decisions(unit="customer"))
+    lines = draft.partition("  orderlines:")[2]
+    assert "primary_key: [orderid, orderlineid] # unique in the source, and never NULL" in lines
+    assert "unique: [[code], [orderid, maybe]]" in lines
+    assert "order_date: {type: date, relative_to: orders.order_date, domain: learn} # the gap" in lines
+    (tmp_path / "spec.yaml").write_text(draft, encoding="utf-8")
+    table = load_spec(tmp_path / "spec.yaml").schema.table("orderlines")
+    assert table.numbered_within("orderlineid") == ("orderid",)
+
+
 def test_a_number_of_rows_that_all_tables_have_is_no_key_between_them(tmp_path: Path) -> None:
     files = {
         "patients": "ROW_ID,SUBJECT_ID,GENDER,DOB",

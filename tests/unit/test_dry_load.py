@@ -10,7 +10,7 @@ from typing import Never
 
 import pytest
 
-from privbench_core.backends.duckdb.load import duckdb_schema
+from privbench_core.backends.duckdb import duckdb_schema
 from privbench_core.errors import PublishError, SpecError
 from privbench_core.publishing import dry_load
 from privbench_core.publishing.dry_load import refuse_unloadable

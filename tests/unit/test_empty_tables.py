@@ -11,9 +11,9 @@ import pytest
 
 from privbench_core.api import publish
 from privbench_core.errors import NoiseOnlyError
-from privbench_core.pipeline.plans import plan_for
+from privbench_core.pipeline import plan_for
 from privbench_core.privacy.neighbour_relation import differences, neighbour_relation
-from privbench_core.publishing.bundle import read_bundle
+from privbench_core.publishing import read_bundle
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.spec.load import dump_spec, load_spec
 from privbench_core.spec.rules import find_problems

@@ -17,18 +17,25 @@ from typer.testing import CliRunner
 
 import privbench_core as privbench
 from privbench_core.cli import app
-from privbench_core.commands.plans import show_error_bars
+from privbench_core.commands.bundles import show_error_bars
 from privbench_core.errors import PublishError
 from privbench_core.explain.error_bars import intervals_of
-from privbench_core.pipeline.plans import plan_for
+from privbench_core.pipeline import plan_for
 from privbench_core.pipeline.rehearsal import make_replicates, rehearse
-from privbench_core.publishing.bundle import MANIFEST, README, Bundle, read_bundle, write_bundle
-from privbench_core.publishing.replicates import Distances, add_replicates
+from privbench_core.publishing import (
+    MANIFEST,
+    README,
+    Bundle,
+    Distances,
+    add_replicates,
+    read_bundle,
+    write_bundle,
+)
 from privbench_core.publishing.verdicts import JOIN, TWO_WAY, FidelityFigure
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.tables import Table
 from privbench_core.spec.load import load_spec
-from privbench_core.workload.statements import Workload
+from privbench_core.workload import Workload
 from tests.conftest import Town
 
 PERSONS = "SELECT COUNT(*) FROM person"

@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from privbench_core.evaluation.encode import EncodedTable
-from privbench_core.evaluation.heatmap import (
+from privbench_core.evaluation.marginals import EncodedTable
+from privbench_core.privacy.split_rules import ByValue
+from privbench_core.report import plots
+from privbench_core.report.plots import (
     Heat,
     Network,
     grow_network,
@@ -15,8 +17,6 @@ from privbench_core.evaluation.heatmap import (
     selectivity,
     worst_and_typical,
 )
-from privbench_core.privacy.split_rules import ByValue
-from privbench_core.report import plots
 
 
 def table(rows: int, seed: int, *, linked: bool = True) -> EncodedTable:

@@ -9,7 +9,6 @@ import pyarrow as pa
 import pytest
 
 from privbench_core.errors import InternalError
-from privbench_core.evaluation.encode import EncodedTable
 from privbench_core.evaluation.joins import (
     CountingQuery,
     CountingShape,
@@ -28,7 +27,7 @@ from privbench_core.evaluation.joins import (
     sibling_agreement,
     sibling_pearson,
 )
-from privbench_core.evaluation.marginals import crossing_subsets, mean_distances
+from privbench_core.evaluation.marginals import EncodedTable, crossing_subsets, mean_distances
 from privbench_core.sampling.keys import parent_rows
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.constraints import ForeignKey

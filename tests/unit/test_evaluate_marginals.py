@@ -14,8 +14,16 @@ import pyarrow as pa
 import pytest
 
 from privbench_core.errors import InternalError, SourceError
-from privbench_core.evaluation.encode import EncodedTable, SourceBins, encode_tables, value_codes
-from privbench_core.evaluation.marginals import MarginalDistances, column_subsets, mean_distances, subset_distances
+from privbench_core.evaluation.marginals import (
+    EncodedTable,
+    MarginalDistances,
+    SourceBins,
+    column_subsets,
+    encode_tables,
+    mean_distances,
+    subset_distances,
+    value_codes,
+)
 from privbench_core.schema.columns import Column, ColumnType, Learn, Range, Values
 from privbench_core.schema.tables import Schema, Table
 

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from privbench_core.evaluation import DatabasePair
 from privbench_core.evaluation.attacks import (
     Rehearsal,
     RunOnRows,
@@ -21,9 +22,7 @@ from privbench_core.evaluation.attacks import (
     run_attacks,
     score_attack,
 )
-from privbench_core.evaluation.encode import EncodedTable, encode_tables
-from privbench_core.evaluation.inputs import DatabasePair
-from privbench_core.evaluation.marginals import Figures
+from privbench_core.evaluation.marginals import EncodedTable, Figures, encode_tables
 from privbench_core.evaluation.privacy_figures import find_traces
 from privbench_core.schema.columns import Column, ColumnType, Range, Values
 from privbench_core.schema.constraints import ForeignKey

@@ -16,7 +16,7 @@ from benchmarks.sam import cardinalities
 from privbench_core.errors import SourceError
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.tables import Table
-from privbench_core.workload.statements import Condition, load_sam_workload, read_sam_workload
+from privbench_core.workload import Condition, load_sam_workload, read_sam_workload
 
 PEOPLE = pa.table(
     {

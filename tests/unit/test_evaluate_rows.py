@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from privbench_core.evaluation.inputs import shuffled_reference
+from privbench_core.evaluation import shuffled_reference
 from privbench_core.evaluation.joins import LinkedTables
 from privbench_core.schema.tables import Schema
 from tests.helpers.heavy_tails import CONVERGING, Database

@@ -16,12 +16,12 @@ from privbench_core.evaluation.q_error import Recipe, WorkloadResult, generate_w
 from privbench_core.explain.comparison import summarize
 from privbench_core.schema.columns import Column, ColumnType, Values
 from privbench_core.schema.tables import Schema, Table
-from privbench_core.workload.engine import Engine, UnansweredError, constant, literal
-from privbench_core.workload.statements import (
+from privbench_core.workload import (
     Statement,
     Workload,
     read_workload,
 )
+from privbench_core.workload.engine import Engine, UnansweredError, constant, literal
 from tests.helpers.planted import integer, owner_key
 
 USERS = pa.table({"Id": [1, 2, 3, 4], "Views": [10, 20, None, 40], "name": ["a", "b", "it's", "secret-value"]})

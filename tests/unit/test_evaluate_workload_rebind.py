@@ -15,8 +15,9 @@ from privbench_core.errors import PublishError
 from privbench_core.schema.columns import Column, ColumnType, Range, Values
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
-from privbench_core.workload.rebind import Distribution, ReleasedMarginal, bind_missing, rebind_workload
-from privbench_core.workload.statements import Workload, read_workload
+from privbench_core.workload import Workload, read_workload
+from privbench_core.workload.rebind import bind_missing, rebind_workload
+from privbench_core.workload.values import Distribution, ReleasedMarginal
 
 T = ColumnType
 AGE = Column("age", T.INTEGER, Range(0, 99))

@@ -20,8 +20,8 @@ import pytest
 from privbench_core.schema.columns import Column, ColumnType, Learn, Pattern, Range, Values
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
+from privbench_core.validate import integrity_suite, run_suite
 from privbench_core.validate.derived import integrity_frame, repeated_rows
-from privbench_core.validate.expectations import integrity_suite, run_suite
 from privbench_core.validate.ranges import check_whole
 from tests.helpers.integrity import check_integrity, failures
 
@@ -299,7 +299,7 @@ def test_suites_are_built_while_what_they_need_is_prepared_without_a_pyspark_tha
     package.mkdir()
     (package / "__init__.py").write_text("raise SystemExit('imported')", encoding="utf-8")
     code = (
-        "import sys; from privbench_core.validate import expectations as e; e.prepare_ahead(); e._great_expectations();"
+        "import sys; import privbench_core.validate as e; e.prepare_ahead(); e._great_expectations();"
         "print(e._great_expectations().__name__, 'pyspark' in sys.modules, e._frames() is e._frames())"
     )
     paths = os.pathsep.join([str(tmp_path), str(Path(__file__).parents[2])])

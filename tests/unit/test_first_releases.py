@@ -16,9 +16,9 @@ from typer.testing import CliRunner
 import privbench_core
 from privbench_core.cli import app
 from privbench_core.errors import SpecError
-from privbench_core.pipeline.plans import plans_for
+from privbench_core.pipeline import plans_for
+from privbench_core.pipeline.executor import run_spec
 from privbench_core.pipeline.record import Manifest, definition_of, read_manifest, write_manifests
-from privbench_core.pipeline.run import run_spec
 from privbench_core.pipeline.status import staleness
 from privbench_core.spec.load import load_spec
 from tests.helpers.orchestrated import Orchestrated

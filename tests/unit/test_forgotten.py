@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from privbench_core.errors import LedgerError
-from privbench_core.pipeline.run import run_spec
+from privbench_core.pipeline.executor import run_spec
 from privbench_core.pipeline.workspace import bundle_folder, open_ledger
 from privbench_core.spec.load import load_spec
 from privbench_core.spec.model import Spec

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from privbench_core.engines.memory.database import PrivateDatabase
+from privbench_core.engines.memory import PrivateDatabase
 from privbench_core.links.fanout import Fanout
 from privbench_core.links.measure_fanout import Ownership, fit_fanout
 from privbench_core.privacy.budget import Measure, Price

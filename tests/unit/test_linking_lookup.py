@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from privbench_core.engines.memory.database import PrivateDatabase
+from privbench_core.engines.memory import PrivateDatabase
 from privbench_core.guards import MAX_PUBLIC_CODES
 from privbench_core.links.lookup import ROW, Lookup
 from privbench_core.links.measure_lookup import fit_lookup

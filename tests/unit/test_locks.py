@@ -9,9 +9,9 @@ from time import sleep
 
 import pytest
 
-from privbench_core import locks
+from privbench_core import files
 from privbench_core.errors import BusyError, SpecError
-from privbench_core.locks import VARIABLE, exclusive, is_locked
+from privbench_core.files import VARIABLE, exclusive, is_locked
 
 
 def test_one_at_a_time_and_nothing_is_left(tmp_path: Path) -> None:
@@ -33,7 +33,7 @@ def test_the_wait_ends_names_who_is_there_and_is_told_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv(VARIABLE, "0.3")
-    monkeypatch.setattr(locks, "_WARN_AFTER", 0.1)
+    monkeypatch.setattr(files, "_WARN_AFTER", 0.1)
     with (
         exclusive(tmp_path / "lock", "one"),
         pytest.raises(BusyError, match=r"^the other: process \d+ on .* more than 0.3 s"),

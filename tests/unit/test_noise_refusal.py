@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 from privbench_core.errors import NoiseOnlyError
+from privbench_core.pipeline import plan_for
+from privbench_core.pipeline.executor import RunResult
 from privbench_core.pipeline.noise import noise_of, remedies, unchanged
-from privbench_core.pipeline.plans import plan_for
-from privbench_core.pipeline.run import RunResult
 from privbench_core.profiles.profile import Profile
 from privbench_core.schema.columns import Learn, Values
 from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved

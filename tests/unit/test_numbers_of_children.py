@@ -17,7 +17,7 @@ import pytest
 from privbench_core import guards
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.fanout_bins import FanoutCodec
-from privbench_core.engines.memory.database import PrivateDatabase
+from privbench_core.engines.memory import PrivateDatabase
 from privbench_core.errors import InternalError
 from privbench_core.privacy.features import ParentFanout
 from privbench_core.privacy.view_building import build_view

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from privbench_core.backends.duckdb.read import DuckDBSource
-from privbench_core.backends.fingerprint import fingerprint_files
-from privbench_core.backends.folder.read import FolderSource
+from privbench_core.backends.duckdb import DuckDBSource
+from privbench_core.backends.folder import FolderSource
+from privbench_core.backends.integrity import fingerprint_files
 from privbench_core.errors import SourceError, SpecError
 from privbench_core.pipeline.snapshot import Snapshot, observe
 from privbench_core.pipeline.workspace import Workspace

@@ -14,7 +14,7 @@ from privbench_core import guards
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.registry import codec_for
 from privbench_core.errors import InternalError
-from privbench_core.evaluation.encode import encode_tables
+from privbench_core.evaluation.marginals import encode_tables
 from privbench_core.privacy.budget import Budget
 from privbench_core.privacy.features import Own
 from privbench_core.privacy.views import ViewSpec

@@ -13,10 +13,10 @@ from typer.testing import CliRunner
 from privbench_assets.build import build_defs
 from privbench_core.cli import app
 from privbench_core.errors import PublishError, ReleaseError
-from privbench_core.pipeline.plans import plan_for
-from privbench_core.pipeline.run import run_spec
+from privbench_core.pipeline import plan_for
+from privbench_core.pipeline.executor import run_spec
 from privbench_core.pipeline.workspace import Workspace, database_folder
-from privbench_core.publishing.bundle import read_bundle
+from privbench_core.publishing import read_bundle
 from privbench_core.spec.load import load_spec
 from tests.helpers.orchestrated import Orchestrated, errors
 

@@ -37,6 +37,7 @@ from privbench_core.privacy.features import (
     SameReference,
     Satisfies,
     SiblingAgreement,
+    SincePrevious,
 )
 from privbench_core.privacy.filter import PrivacyFilter
 from privbench_core.privacy.ledger.ledger import Ledger
@@ -286,6 +287,7 @@ def looking_along(key: ForeignKey) -> dict[str, tuple[str, Feature]]:
         "own type": ("household", OwnType(key, TYPES, 0)),
         "place": ("person", replace(PLACE, key=key)),
         "agreement": ("person", SiblingAgreement(key, "age", AGE_OR_NULL)),
+        "since the row before": ("person", SincePrevious(key, "age")),
         "two ways": ("person", SameReference(OWNER, None, None, key)),
         "owner's type": ("person", OwnerType(key, TYPES, 0)),
     }
@@ -361,6 +363,8 @@ WRONG_DIFFERENCES = {
     "a key of the owner": (OwnerDifference(OWNER, "age", "id"), APART, "part of a key"),
     "no code for none": (OwnerDifference(OWNER, "age", "rooms"), AGE, "without a difference"),
     "columns of two types": (OwnerDifference(OWNER, "age", "colour"), APART, "one type"),
+    "a key, since the row before": (SincePrevious(OWNER, "home"), APART, "part of a key"),
+    "no code for the first row": (SincePrevious(OWNER, "age"), AGE, "without a difference"),
     "a key of the row": (OwnDifference("age", "id"), APART, "part of a key"),
     "no column of the row": (OwnDifference("age", "rooms"), APART, "part of a key"),
     "no code for none in the row": (OwnDifference("age", "age"), AGE, "without a difference"),
@@ -376,6 +380,7 @@ def test_differences_are_between_attributes_of_one_type(wrong: str) -> None:
     assert labels == []
     session.view(ViewSpec("person", {"x": (OwnerDifference(OWNER, "age", "rooms"), APART)}))
     session.view(ViewSpec("person", {"x": (OwnDifference("age", "age"), APART)}))
+    session.view(ViewSpec("person", {"x": (SincePrevious(OWNER, "age"), APART)}))
 
 
 VERDICT = index_coder("verdict", VERDICTS)

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.registry import codec_for
+from privbench_core.engines.sql.counting import next_siblings, whole_units
 from privbench_core.engines.sql.views import ORDER, OWNER_ROW, UNIT
-from privbench_core.engines.sql.whole_units import next_siblings, whole_units
 from privbench_core.errors import InternalError
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.clipping import UnitsOfRows

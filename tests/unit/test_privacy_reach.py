@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.exact_sums import contingency
 from privbench_core.columns.registry import codec_for
-from privbench_core.engines.memory.database import PrivateDatabase
+from privbench_core.engines.memory import PrivateDatabase
 from privbench_core.privacy.features import OfParent, Own
 from privbench_core.privacy.relations import WEIGHT_SCALE, reference_moves, stability
 from privbench_core.privacy.view_building import build_view, distinct_weights

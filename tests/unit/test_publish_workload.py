@@ -13,15 +13,15 @@ import pytest
 from privbench_assets.checks import check_results, check_specs
 from privbench_assets.resources import Session
 from privbench_core.errors import SourceError, SpecError
-from privbench_core.pipeline.plans import plan_for
-from privbench_core.pipeline.run import RunResult
+from privbench_core.pipeline import plan_for
+from privbench_core.pipeline.executor import RunResult
 from privbench_core.pipeline.runner import Run, Runner
 from privbench_core.pipeline.workspace import Workspace
-from privbench_core.publishing.bundle import read_bundle
+from privbench_core.publishing import read_bundle
 from privbench_core.spec.load import dump_spec, load_spec
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import StepContext
-from privbench_core.workload.statements import Workload, read_workload
+from privbench_core.workload import Workload, read_workload
 from tests.helpers.noise import seed_noise
 from tests.helpers.planted import Place, place_of, planted_pair
 

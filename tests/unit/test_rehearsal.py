@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from privbench_core.errors import InternalError
-from privbench_core.pipeline.plans import plan_for
+from privbench_core.pipeline import plan_for
 from privbench_core.pipeline.rehearsal import rehearsal_of, rehearse
-from privbench_core.publishing.bundle import MANIFEST, write_bundle
+from privbench_core.publishing import MANIFEST, write_bundle
 from privbench_core.spec.load import load_spec
 from privbench_core.synthesizers.contract import Plan, StepKind
 from tests.conftest import Town

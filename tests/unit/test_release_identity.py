@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from privbench_core.pipeline.plans import plan_for
+from privbench_core.pipeline import plan_for
 from privbench_core.schema.identity import canonical_json
 from privbench_core.spec.load import load_spec
 from privbench_core.synthesizers.contract import StepKind

@@ -16,30 +16,29 @@ import pyarrow.parquet as pq
 import pytest
 
 from privbench_core.errors import PublishError, SourceError
-from privbench_core.evaluation.comparison import FANOUT_METRICS, JOIN_METRICS, Comparison, TableFigures, compare
-from privbench_core.evaluation.evaluation import Evaluation, evaluate_bundle, judge
-from privbench_core.evaluation.inputs import (
+from privbench_core.evaluation import (
     BundleAndSource,
     BundleSummary,
     DatabasePair,
     read_bundle_and_source,
     summarize_bundle,
 )
+from privbench_core.evaluation.comparison import FANOUT_METRICS, JOIN_METRICS, Comparison, TableFigures, compare
+from privbench_core.evaluation.evaluation import Evaluation, evaluate_bundle, judge
 from privbench_core.evaluation.marginals import BRIEF, MarginalDistances, Scope
 from privbench_core.evaluation.privacy_figures import alarms_of, odds, privacy_figures
 from privbench_core.evaluation.q_error import WorkloadResult, run_workload
 from privbench_core.explain.comparison import ComparedQuery, PlanComparison, RunTimeSettings
 from privbench_core.explain.plan import Explained, QueryPlan
-from privbench_core.publishing.bundle import write_bundle
+from privbench_core.publishing import write_bundle
 from privbench_core.publishing.verdicts import Grade
-from privbench_core.report import plots
-from privbench_core.report.page import advice_on, render
+from privbench_core.report import advice_on, plots, render
 from privbench_core.schema.columns import Column, ColumnType, Learn, Range, Values
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.spec.load import load_spec
 from privbench_core.spec.model import FidelityPolicy
 from privbench_core.version import __version__
-from privbench_core.workload.statements import Workload
+from privbench_core.workload import Workload
 from tests.conftest import Town
 from tests.helpers.databases import shop
 from tests.helpers.planted import integer, owner_key

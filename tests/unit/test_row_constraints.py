@@ -104,6 +104,7 @@ def learned(source: pa.Table, price: Price = PLENTY, seed: int | None = None) ->
         ("1969-12-29", DatePart.WEEKDAY_FROM_MONDAY, 0),
         ("2020-05-01", DatePart.QUARTER, 2),
         ("2020-05-01", DatePart.HOUR, 0),
+        ("1970-01-03", DatePart.DATE, 2),
     ],
 )
 def test_parts_of_dates(day: str, part: DatePart, number: int) -> None:
@@ -376,6 +377,34 @@ def test_declared_formulas_are_computed_and_not_paid_for() -> None:
     assert not made.dropped
     found = learn_counted(door_of(schema, {"item": source}), table, 1, PLENTY, 0.4)[1].constraints
     assert set(found) == {Formula("gross", ("net", "tax"), False, 0.005)}
+
+
+@pytest.mark.parametrize("total", ["premium_tot", "premium"])
+def test_a_sum_of_many_parts_is_found_beside_a_column_that_is_called_a_total(total: str) -> None:
+    rng = np.random.default_rng(0)
+    parts = {f"cover_{place}": rng.integers(0, 50, 2000) for place in range(8)}
+    columns = tuple(Column(name, INTEGER, Learn()) for name in ("door", *parts, total))
+    table = Table("policy", (Column("id", INTEGER), *columns), ("id",))
+    source = {"id": np.arange(2000), "door": rng.integers(1, 9, 2000), **parts, total: sum(parts.values())}
+    schema = Schema("policies", (table,), "policy")
+    found = learn_counted(door_of(schema, {"policy": rows_of(table, **source)}), table, 1, PLENTY, 0.4)[1].constraints
+    holds = [Formula(total, tuple(parts), False, 0.5)] if total == "premium_tot" else []
+    assert [each for each in found if isinstance(each, Formula)] == holds
+
+
+def test_a_date_is_found_to_be_that_of_a_time() -> None:
+    rng = np.random.default_rng(0)
+    at = Column("created_at", ColumnType.TIMESTAMP, Learn())
+    table = Table("order", (Column("id", INTEGER), Column("ordered", DATE, Learn()), at), ("id",))
+    times = pa.array(rng.integers(1_500_000_000, 1_600_000_000, 2000) * 1_000_000).cast(at.arrow_type)
+    rows = {"id": np.arange(2000), "ordered": times.cast(pa.date32()), "created_at": times}
+    schema, constraint = Schema("orders", (table,), "order"), PartOfDate("ordered", "created_at", DatePart.DATE)
+    source = {"order": rows_of(table, **rows)}
+    assert constraint in learn_counted(door_of(schema, source), table, 1, PLENTY, 0.4)[1].constraints
+    made = draw_exactly(schema, source, noise=SeededNoise(0))["order"].table
+    values = {name: made.column(name) for name in constraint.columns}
+    assert (verdicts(table, constraint, values) == SATISFIED).all()
+    assert declared_constraints(replace(table, checks=(Check("c", "ordered = created_at::date"),))) == (constraint,)
 
 
 def test_rows_in_a_wrong_order_exchange_values_so_that_columns_keep_theirs() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from privbench_core.pipeline.plans import plan_for
+from privbench_core.pipeline import plan_for
 from privbench_core.pipeline.runner import Run, Runner
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.privacy.budget import Price

@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 
 from privbench_core.errors import BudgetExhaustedError
-from privbench_core.pipeline.executor import held
-from privbench_core.pipeline.plans import plan_for, plans_for
-from privbench_core.pipeline.run import RunResult, refresh_release, run_spec
+from privbench_core.pipeline import plan_for, plans_for
+from privbench_core.pipeline.executor import RunResult, held, refresh_release, run_spec
 from privbench_core.pipeline.runner import Run, Runner
 from privbench_core.pipeline.status import staleness
 from privbench_core.pipeline.workspace import Workspace, open_ledger

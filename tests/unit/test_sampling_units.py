@@ -13,7 +13,7 @@ import pytest
 from privbench_core.backends.integrity import check_rows
 from privbench_core.errors import InternalError
 from privbench_core.links.parent_choice import Distinct, ParentChoice, pick_parents
-from privbench_core.publishing.bundle import read_bundle
+from privbench_core.publishing import read_bundle
 from privbench_core.sampling.references import Parent, choice_of
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema

@@ -8,7 +8,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from privbench_core.backends.duckdb.connections import scratch
+from privbench_core.backends.scratch import scratch
 
 
 def test_what_one_makes_no_other_sees() -> None:

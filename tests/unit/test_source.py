@@ -17,14 +17,12 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
-from privbench_core.backends import integrity
-from privbench_core.backends.cast import canonical_table
-from privbench_core.backends.fingerprint import fingerprint_rows
-from privbench_core.backends.folder.read import FolderSource
-from privbench_core.backends.integrity import check_rows
-from privbench_core.backends.postgres.ddl import create_tables_sql
+from privbench_core.backends import canonical_table, integrity
+from privbench_core.backends.folder import FolderSource
+from privbench_core.backends.integrity import check_rows, fingerprint_rows
+from privbench_core.backends.postgres import create_tables_sql
 from privbench_core.backends.registry import open_stored
-from privbench_core.backends.sqlalchemy.read import DatabaseSource
+from privbench_core.backends.sqlalchemy import DatabaseSource
 from privbench_core.errors import SourceError
 from privbench_core.schema.columns import Column, ColumnType, Learn
 from privbench_core.schema.constraints import ForeignKey
@@ -201,6 +199,20 @@ def test_text_that_is_not_utf8_is_refused_before_anybody_pays(tmp_path: Path, na
     pq.write_table(ROWS.set_column(ROWS.column_names.index(name), name, bad), tmp_path / "event.parquet")
     with pytest.raises(SourceError, match=rf"^event.{name}: some values of the source's type string do not fit type"):
         open_stored(spec(tmp_path)).read(EVENT)
+
+
+def test_a_type_that_was_guessed_wrongly_is_refused_with_what_to_write(tmp_path: Path) -> None:
+    (tmp_path / "event.csv").write_text("id,income,cost\n1,$30K - $50K,0.6318\n", encoding="utf-8")
+    amounts = (Column(name, T.DECIMAL, Learn(), precision=12, scale=2) for name in ("income", "cost"))
+    table = Table("event", (Column("id", T.INTEGER), *amounts), ("id",))
+    with pytest.raises(SourceError) as caught:
+        open_stored(spec(tmp_path)).read(table)
+    assert [line.split(":")[0] for line in str(caught.value).splitlines()] == ["event.income", "event.cost"]
+    assert (
+        str(caught.value).count("if they have more digits, correct precision and scale; else declare another type") == 2
+    )
+    assert "(category keeps them as they are written)" in str(caught.value)
+    assert "30K" not in str(caught.value)
 
 
 def test_intervals_that_are_not_even_text_are_a_misfit() -> None:
@@ -597,7 +609,7 @@ def _repeated(schema: Schema, rows: dict[str, pa.Table]) -> int:
 
 @pytest.mark.parametrize("block", [1, 7, 1000])
 def test_orphans_are_found_whatever_the_blocks(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
-    monkeypatch.setattr(integrity, "_BLOCK", block)
+    monkeypatch.setattr(integrity, "_KEYS_AT_ONCE", block)
     rng = np.random.default_rng(block)
     a = [(x, y) for x in range(4) for y in "pq"]
     b = [
@@ -635,7 +647,8 @@ def test_dates_are_read_in_the_form_that_a_source_writes_them_in(tmp_path: Path)
     (tmp_path / "visit.csv").write_text("id,day\n1,26-08-1961\n2,\n", encoding="utf-8")
     day = Column("day", T.DATE, Learn(), nullable=True)
     table = Table("visit", (Column("id", T.INTEGER), day), ("id",))
-    with pytest.raises(SourceError, match=r"^visit.day: .* declare how they are written, as format: '%d/%m/%Y'; else"):
+    todo = r"^visit.day: .* they have times, declare type: timestamp; .* they are written, as format: '%d/%m/%Y'; else"
+    with pytest.raises(SourceError, match=todo):
         FolderSource(tmp_path).read(table)
     written = replace(table, columns=(table.columns[0], replace(day, format="%d-%m-%Y")))
     assert FolderSource(tmp_path).read(written)["day"].to_pylist() == [dt.date(1961, 8, 26), None]

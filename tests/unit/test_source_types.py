@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privbench_core.backends.cast import canonical_table
-from privbench_core.backends.duckdb.read import DuckDBSource
-from privbench_core.backends.fingerprint import fingerprint_rows
-from privbench_core.backends.folder.read import FolderSource
+from privbench_core.backends import canonical_table
+from privbench_core.backends.duckdb import DuckDBSource
+from privbench_core.backends.folder import FolderSource
+from privbench_core.backends.integrity import fingerprint_rows
 from privbench_core.errors import SourceError
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.tables import Table

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from privbench_core.backends.postgres.ddl import create_schema_sql
+from privbench_core.backends.postgres import create_schema_sql
 from privbench_core.schema.columns import Generated, IdentitySequence
 from privbench_core.schema.constraints import Index, parse_actions, usual_name
 from tests.helpers.specs import changed as swapped

@@ -8,7 +8,7 @@ from itertools import accumulate
 import pytest
 from sqlglot import exp
 
-from privbench_core.engines.sql.search import NUMBERS, REALS, TEXTS, ListSearch, _steps
+from privbench_core.engines.sql import NUMBERS, REALS, TEXTS, ListSearch, _steps
 
 
 @pytest.mark.parametrize("size", [*range(1, 70), 255, 256, 257, 1000])

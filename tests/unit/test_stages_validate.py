@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from privbench_core.errors import NoiseOnlyError, ValidationError
-from privbench_core.pipeline.run import run_spec
+from privbench_core.pipeline.executor import run_spec
 from privbench_core.profiles.profile import Profile
 from privbench_core.schema.columns import Column, ColumnType, Learn
 from privbench_core.schema.tables import Schema, Table

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from privbench_core.pipeline.plans import plans_for
+from privbench_core.pipeline import plans_for
 from privbench_core.pipeline.record import (
     Manifest,
     definition_of,

@@ -13,13 +13,12 @@ from hypothesis import strategies as st
 
 from privbench_core.schema.columns import Column, ColumnType, Learn
 from privbench_core.schema.tables import Schema, Table
+from privbench_core.workload import Statement, Workload
 from privbench_core.workload.anonymise import NOT_HIDDEN, hide_literals
 from privbench_core.workload.engine import UnansweredError, resolve
-from privbench_core.workload.json_paths import Documents
 from privbench_core.workload.parameters import bind_parameters
-from privbench_core.workload.rebind import rebind_workload
-from privbench_core.workload.replay import pgbench_files
-from privbench_core.workload.statements import Statement, Workload
+from privbench_core.workload.rebind import pgbench_files, rebind_workload
+from privbench_core.workload.values import Documents
 from tests.unit.test_evaluate_workload_rebind import SCHEMA, ages, shop
 
 ROWS = shop()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from privbench_core.errors import SourceError
-from privbench_core.workload.statements import Statement, Workload, read_workload
+from privbench_core.workload import Statement, Workload, read_workload
 
 MIX = """-- dialect: duckdb
 -- name: top

@@ -10,14 +10,14 @@ import pytest
 
 from privbench_core.commands.plan import show_plans
 from privbench_core.marginals.measure_pairs import PairwiseFit
-from privbench_core.pipeline.plans import plan_for
+from privbench_core.pipeline import plan_for
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.schema.queried import UNQUERIED
 from privbench_core.spec.load import dump_spec, load_spec
 from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Plan
+from privbench_core.workload import Workload
 from privbench_core.workload.engine import queried_by
-from privbench_core.workload.statements import Workload
 from tests.helpers.planted import curator_of, one_way_of, place_of, planted_pair
 from tests.unit.test_models_pairwise import SIZES, planted
 

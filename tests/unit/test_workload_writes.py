@@ -15,13 +15,12 @@ from privbench_core.schema.columns import Column, ColumnType, Range
 from privbench_core.schema.constraints import Check, ForeignKey
 from privbench_core.schema.partitions import Partition, Partitioning
 from privbench_core.schema.tables import Schema, Table
+from privbench_core.workload import Statement, Workload
 from privbench_core.workload.anonymise import hide_literals
 from privbench_core.workload.engine import Engine, UnansweredError, resolve
-from privbench_core.workload.json_paths import Documents
 from privbench_core.workload.parameters import bind_parameters
-from privbench_core.workload.rebind import ReboundWorkload, rebind_workload
-from privbench_core.workload.replay import pgbench_files
-from privbench_core.workload.statements import Statement, Workload
+from privbench_core.workload.rebind import ReboundWorkload, pgbench_files, rebind_workload
+from privbench_core.workload.values import Documents
 from privbench_core.workload.writes import outline
 from tests.unit.test_evaluate_workload_rebind import SCHEMA as SHOP
 from tests.unit.test_evaluate_workload_rebind import shop

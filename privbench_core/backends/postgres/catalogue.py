@@ -21,7 +21,7 @@ from privbench_core.backends.catalogue import (
     found_column,
 )
 from privbench_core.backends.expressions import readable
-from privbench_core.backends.postgres.ddl import qualified
+from privbench_core.backends.postgres import qualified
 from privbench_core.backends.postgres.queries import QUERIES, SCHEMAS
 from privbench_core.errors import SourceError, did_you_mean
 from privbench_core.schema.columns import ColumnType, Generated, IdentitySequence

@@ -14,20 +14,16 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from sqlglot import exp
 
-from privbench_core.backends.fingerprint import BLOCK, RowDigest
+from privbench_core.backends.integrity import BLOCK, RowDigest
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.exact_sums import LARGEST, contingency
 from privbench_core.columns.group_codes import agreement_codes
-from privbench_core.engines.keyed_order import unit_divisors, unit_weights
-from privbench_core.engines.sql.checks import RowChecks
-from privbench_core.engines.sql.covering import covering
-from privbench_core.engines.sql.database import Database
-from privbench_core.engines.sql.literals import column, count
-from privbench_core.engines.sql.relations import Tables, keep_rows
+from privbench_core.engines.sql import Database, column, count
+from privbench_core.engines.sql.counting import covering, next_siblings, whole_units
+from privbench_core.engines.sql.relations import RowChecks, Tables, keep_rows
 from privbench_core.engines.sql.views import ORDER, OWNER_ROW, ROWS_OF_UNIT, UNIT, WEIGHT, Views
-from privbench_core.engines.sql.whole_units import next_siblings, whole_units
-from privbench_core.engines.stored import LoadedRows, canonical, numbered
+from privbench_core.engines.stored import LoadedRows, canonical, numbered, unit_divisors, unit_weights
 from privbench_core.estimators.coarsening import merge_codes
 from privbench_core.privacy.clipping import UnitsOfRows
 from privbench_core.privacy.features import (
@@ -45,7 +41,6 @@ from privbench_core.privacy.views import CodedRows, Groupings, HeldRows, Referen
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 
-_TOGETHER = 32  # marginals counted in one scan; measured: more of them save no time, and each has a hash table
 _BATCH = 1 << 17  # rows whose codes are counted at a time: more of them take new memory, and twice the time
 
 
@@ -86,7 +81,7 @@ class SqlEngine:
                 self._loaded[table.name] = self._database.load(table, name, hashed=hashed)
 
     def fingerprint(self, table: Table) -> str:
-        """See `backends.fingerprint.fingerprint_rows`: of the rows as they were loaded, before `keep`."""
+        """See `backends.integrity.fingerprint_rows`: of the rows as they were loaded, before `keep`."""
         if (known := self._loaded[table.name].fingerprint) is not None:
             return known
         stored = self._tables.columns(table.name, [column.name for column in table.columns])
@@ -218,10 +213,11 @@ class SqlRows(CodedRows):
             self._count_here(list(dict.fromkeys(covering(wanted, self._sizes).values())))
         elif wanted:
             many = self._engine._database.scans
-            if self._scans + math.ceil(len(wanted) / _TOGETHER) > many:
+            together = 32  # marginals in one scan; measured: more of them save no time, and each has a hash table
+            if self._scans + math.ceil(len(wanted) / together) > many:
                 self._scans = many
-            for start in range(0, len(wanted), _TOGETHER):
-                self._count(wanted[start : start + _TOGETHER])
+            for start in range(0, len(wanted), together):
+                self._count(wanted[start : start + together])
 
     def _joint(self, columns: frozenset[str]) -> frozenset[str]:
         """Return columns that were counted together, these among them, if there are some."""

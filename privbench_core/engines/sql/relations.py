@@ -1,4 +1,4 @@
-"""The rows that views look at, as SQL: the twin of `engines.memory.relations`, which says why.
+"""The rows that views look at, as SQL: the twin of `engines.memory_relations`, which says why.
 
 Of every private table a table of its kept rows is made, where the rows are:
 
@@ -13,20 +13,23 @@ Of every private table a table of its kept rows is made, where the rows are:
 | `v`, `o` | in a database that is near: the `n` of its owner, and its keyed hash; rows are stored by `u`, `v` and `o` |
 
 What a row refers to is found by the columns of keys: a row that is not kept is in none of these tables.
+
+Before that, rows are checked for what the spec declares: the twin of `backends.integrity`, which finds the same
+problems, and drops and empties the same rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 
 import pyarrow as pa
 from sqlglot import exp
 
-from privbench_core.engines.keyed_order import order_key
+from privbench_core.backends.integrity import Findings
+from privbench_core.engines.sql import Database, Expr, column, is_missing, number, text
 from privbench_core.engines.sql.codes import difference_of
-from privbench_core.engines.sql.database import Database
-from privbench_core.engines.sql.literals import Expr, column, text
+from privbench_core.engines.stored import order_key
 from privbench_core.privacy.relations import WEIGHT_SCALE, carries
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
@@ -121,7 +124,7 @@ def weight(rows_per_unit: Sequence[int]) -> Expr:
 def keep_rows(tables: Tables, table: Table) -> None:
     """Make the table of a private table's kept rows out of that of all its rows, which is deleted.
 
-    The tables of the rows that it cannot do without have been made before. See `engines.memory.relations.kept`.
+    The tables of the rows that it cannot do without have been made before. See `engines.memory_relations`.
     """
     owner = table.owner_key
     if owner is None:
@@ -226,3 +229,117 @@ def _numbers_of(rows: str, columns: Sequence[str]) -> exp.Select:
     """Return how many rows have the same values in some columns, by these values."""
     grouped = exp.select(*columns, "COUNT(*) AS number").from_(rows)
     return grouped.where(*(f"{name} IS NOT NULL" for name in columns)).group_by(*columns)
+
+
+class RowChecks:
+    """Checks of all private rows of a database, in tables called `Tables.read`; public ones have passed.
+
+    Args:
+        tables: Of the database.
+        unique: Tables whose primary keys are known to be different.
+    """
+
+    def __init__(self, tables: Tables, unique: Collection[str]) -> None:
+        self._tables = tables
+        self._schema = tables.schema
+        self._database = tables.database
+        self._unique = unique
+
+    def check(self, orphans: Mapping[str, str]) -> None:
+        """Check, and drop the orphans the owner wants dropped: see `backends.integrity.check_rows`.
+
+        Raises:
+            SourceError: Rows break the spec; one line per problem, counts only in ``private_detail``.
+        """
+        findings = Findings()
+        private = self._schema.private_tables
+        for table in private:
+            self._check_nulls(table, findings)
+            self._check_unique(table, findings)
+        dropped: list[tuple[str, str]] = []
+        for key in (key for table in private for key in table.foreign_keys):
+            lost = self._count(self._orphans(key))
+            if lost and orphans.get(key.name, "refuse") != "drop":
+                findings.add_orphans(key, lost, self._rows(self._schema.table(key.child)))
+            elif lost:  # all are found before any is dropped
+                dropped.append((key.child, self._tables.scratch(key.child, f"lost_{len(dropped)}")))
+                self._database.create(dropped[-1][1], self._orphans(key))
+        findings.refuse()
+        for table_name, lost_rows in dropped:
+            self._delete(table_name, exp.select("n").from_(lost_rows))
+        self._cascade({table_name for table_name, _ in dropped})
+
+    def _cascade(self, thinned: set[str]) -> None:
+        """Drop what depends on rows that some tables have lost, or empty its reference."""
+        while thinned:
+            parents, thinned = thinned, set()
+            for key in (key for table in self._schema.private_tables for key in table.foreign_keys):
+                if key.parent not in parents or not self._count(self._orphans(key)):
+                    continue
+                emptied = self._schema.table(key.child).columns_set_null(key)
+                if emptied:
+                    self._empty(key, emptied)
+                else:
+                    self._delete(key.child, self._orphans(key))
+                    thinned.add(key.child)
+
+    def _check_nulls(self, table: Table, findings: Findings) -> None:
+        asked = [c for c in table.columns if c.name in table.required_columns]
+        missing = [is_missing(column(self._tables.column(table.name, each.name)), each.type) for each in asked]
+        sums = [exp.alias_(exp.Count(this=exp.case().when(each, number(1))), f"m{i}") for i, each in enumerate(missing)]
+        rows, *found = self._row(exp.select("COUNT(*) AS rows", *sums).from_(self._tables.read(table.name)))
+        for declared, nulls in zip(asked, found, strict=True):
+            if nulls:
+                findings.add_nulls(table, declared, nulls, rows)
+
+    def _check_unique(self, table: Table, findings: Findings) -> None:
+        for columns, what in (
+            dict.fromkeys(table.unique, "declared unique") | {table.primary_key: "primary key"}
+        ).items():
+            if columns == table.primary_key and table.name in self._unique:
+                continue
+            if repeated := self._repeated(table, columns):
+                findings.add_repeated(table, columns, what, repeated, self._rows(table))
+
+    def _repeated(self, table: Table, columns: tuple[str, ...]) -> int:
+        """Return the rows whose values in some columns, none of them NULL, an earlier row has."""
+        names = self._tables.columns(table.name, columns)
+        complete = [f"{name} IS NOT NULL" for name in names]
+        grouped = exp.select("COUNT(*) AS number").from_(self._tables.read(table.name)).where(*complete)
+        grouped = grouped.group_by(*names)  # not only of several rows: DuckDB takes longer to find them
+        total = "CAST(COALESCE(SUM(number - 1), 0) AS BIGINT) AS repeated"
+        return next(self._row(exp.select(total).from_(grouped.subquery("grouped"))))
+
+    def _orphans(self, key: ForeignKey) -> exp.Select:
+        """Return the numbers of the rows whose complete key has no match."""
+        complete = [f"r.{name} IS NOT NULL" for name in self._tables.columns(key.child, key.columns)]
+        found = exp.select("r.n").from_(f"{self._tables.read(key.child)} AS r")
+        on = self._tables.matches(key, "r", "p")
+        found = found.join(f"{self._tables.read(key.parent)} AS p", on=on, join_type="left")
+        # In DuckDB, NOT EXISTS takes half as long again: it groups the rows by their keys first.
+        return found.where(*complete, f"p.{self._tables.column(key.parent, key.parent_columns[0])} IS NULL")
+
+    def _delete(self, table: str, rows: exp.Select) -> None:
+        self._database.replace(self._tables.read(table), self._beside(table, rows).select("r.*").where("g.n IS NULL"))
+
+    def _empty(self, key: ForeignKey, columns: tuple[str, ...]) -> None:
+        here, emptied = self._schema.table(key.child), self._tables.columns(key.child, columns)
+        names = ["n", *self._tables.columns(key.child, [column.name for column in here.columns])]
+        kept = (
+            f"CASE WHEN g.n IS NULL THEN r.{name} END AS {name}" if name in emptied else f"r.{name}" for name in names
+        )
+        self._database.replace(self._tables.read(key.child), self._beside(key.child, self._orphans(key)).select(*kept))
+
+    def _beside(self, table: str, some: exp.Select) -> exp.Select:
+        """Return all rows ``r`` of a table, and beside some of them their numbers, ``g.n``."""
+        rows = exp.select().from_(f"{self._tables.read(table)} AS r")
+        return rows.join(some.subquery("g"), on="g.n = r.n", join_type="left")
+
+    def _rows(self, table: Table) -> int:
+        return next(self._row(exp.select("COUNT(*) AS rows").from_(self._tables.read(table.name))))
+
+    def _count(self, rows: exp.Select) -> int:
+        return next(self._row(exp.select("COUNT(*) AS rows").from_(rows.subquery("found"))))
+
+    def _row(self, query: exp.Select) -> Iterator[int]:
+        return (int(values[0].as_py()) for values in self._database.fetch(query).columns)

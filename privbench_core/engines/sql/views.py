@@ -1,4 +1,4 @@
-"""Views as queries over the tables of kept rows: the twin of `engines.memory.database`."""
+"""Views as queries over the tables of kept rows: the twin of `engines.memory`."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from sqlglot import exp
 
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.group_codes import ALONE, DIFFERENT, SAME
-from privbench_core.engines.sql.codes import code_of, difference_of
-from privbench_core.engines.sql.literals import Expr, column, is_null, number, text
+from privbench_core.engines.sql import Expr, column, is_null, number, text
+from privbench_core.engines.sql.codes import code_of, difference_of, verdict_of
 from privbench_core.engines.sql.relations import Tables, weight
-from privbench_core.engines.sql.row_constraints import verdict_of
 from privbench_core.errors import InternalError
 from privbench_core.privacy.features import (
     CoMember,
@@ -34,6 +33,7 @@ from privbench_core.privacy.features import (
     SameReference,
     Satisfies,
     SiblingAgreement,
+    SincePrevious,
     UnitRows,
     feature_size,
 )
@@ -45,7 +45,9 @@ from privbench_core.schema.tables import Table
 
 WEIGHT, UNIT, ROWS_OF_UNIT, OWNER_ROW, ORDER = "w", "u", "s", "v", "o"
 _UNITS = f"r.u AS {UNIT}", f"r.s AS {ROWS_OF_UNIT}"  # the unit of a row, and how many rows it has
-ValueOf = Own | CoMember | OwnDifference | OwnerDifference | OwnFanout | OwnerFanout | UnitRows | ParentRow
+ValueOf = (
+    Own | CoMember | OwnDifference | OwnerDifference | SincePrevious | OwnFanout | OwnerFanout | UnitRows | ParentRow
+)
 _SMALL = ("tinyint", 1 << 7), ("smallint", 1 << 15)  # types, and how many codes fit them
 
 
@@ -272,6 +274,12 @@ class _Rows:
             base = column(tables.column(feature.key.parent, feature.base), self.join(feature.key))
             of = tables.schema.table(self._table).column(feature.column)
             return difference_of(column(tables.column(self._table, feature.column), "r"), base, of)
+        if isinstance(feature, SincePrevious):
+            here, value = tables.schema.table(self._table), column(tables.column(self._table, feature.column), "r")
+            owners = tables.columns(self._table, feature.key.columns)
+            before = _window(exp.Lag(this=value.copy()), owners, value, tables.order_of_kept(self._table))
+            owned = exp.case().when(exp.Not(this=_ownerless(owners)), before)
+            return difference_of(value, owned, here.column(feature.column))
         if isinstance(feature, ParentRow):
             parent, public = self.join(feature.key), tables.schema.table(feature.key.parent).public
             there = f"{parent}.n" if public else "0"

@@ -29,7 +29,7 @@ from privbench_core.arrays import Array, Numbers
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.systematic import systematic_counts
 from privbench_core.errors import InternalError
-from privbench_core.guards import HELD_FILES, MAX_CELLS, SLOTS
+from privbench_core.guards import MAX_CELLS
 from privbench_core.links.lookup import ROW, TARGET, Lookup
 from privbench_core.links.popularity import ByRank, ByRow, allocated_degrees, raked
 from privbench_core.sampling.ranges import is_unique, weighted_shares
@@ -59,7 +59,7 @@ class Allocation:
     @classmethod
     def by_rows(cls, rows: Sequence[int]) -> Allocation:
         """Return the allocation to ranges of so many rows each."""
-        slots = 1 << (len(rows) * SLOTS - 1).bit_length()
+        slots = 1 << ((len(rows) << 10) - 1).bit_length()  # a range's share is exact to one in about a thousand
         return cls(tuple(weighted_shares(slots, rows)))
 
     def places(self, number: int, count: int, rng: Rng) -> Numbers:
@@ -244,7 +244,7 @@ def _wanted(lookup: Lookup, kinds: Mapping[str, int], room: Array, references: i
     return wanted * (references / wanted.sum()) if wanted.any() else np.zeros(len(wanted))
 
 
-@lru_cache(HELD_FILES)  # one range of rows after the other reads the same
+@lru_cache(16)  # of a million rows or less; one range of rows after the other reads the same
 def _read(folder: Path, number: int, digest: str) -> Artifact:
     return PartFiles(folder).get(number, digest)
 

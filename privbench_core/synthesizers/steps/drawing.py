@@ -59,7 +59,7 @@ from privbench_core.synthesizers.steps.link import (
 from privbench_core.synthesizers.steps.sampled import Sample, SampledTable
 
 Columns = dict[str, pa.Array]
-DRAWING = "23"
+DRAWING = "24"
 """Changed by hand when other rows are drawn from the same models: samples, and what is measured of them, are others."""
 
 
@@ -285,7 +285,8 @@ class TableModels:
         inside, outside = ([key for key in keys if key.same_unit is same] for same in (True, False))
         unknown = Rows(rows.n, weights=rows.weights)
         places |= draw_references(table, inside, unknown, parents, columns, rules, rng, units, above)
-        lags = Lags(fanout.lags if fanout else (), self.profile.lags, frozenset(self.profile.guessed))
+        here = self.profile
+        lags = Lags(fanout.lags if fanout else (), here.lags, frozenset(here.guessed), here.ties)
         if fanout and fanout.agreements:
             model = WithinGroupCorrelation(model, fanout.agreements)
         dated = dated_columns(lags, discretizers, above, self.profile.relatives)

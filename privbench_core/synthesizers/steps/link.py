@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privbench_core.guards import MAX_COUNTED
 from privbench_core.links.fanout import Fanout, common_references
 from privbench_core.links.lookup import Lookup
 from privbench_core.links.measure_agreements import measure_common_references
@@ -158,7 +157,7 @@ def released_lookup(inputs: Mapping[Key, Artifact], key: ForeignKey, scale: floa
 def counted_along(schema: Schema, key: ForeignKey) -> tuple[ForeignKey, ...]:
     """Owner keys to the parent of ``key`` along which the link may look at the parent's numbers of children.
 
-    Of the last `MAX_COUNTED` tables that are drawn before the key's child; and along a key that is not its owner key,
+    Of the last four tables that are drawn before the key's child; and along a key that is not its owner key,
     of the child itself. Left out are those whose rows go with other units too, where looking at them would cost more
     noise, and keys that are filled in a second pass or stay within the owner or the unit.
     """
@@ -178,7 +177,7 @@ def counted_along(schema: Schema, key: ForeignKey) -> tuple[ForeignKey, ...]:
         for other in (table.owner_key for table in reversed(known))
         if other is not None and other.parent == key.parent and stability(schema, *tables, other.child) <= base
     )
-    return tuple(islice(found, MAX_COUNTED))
+    return tuple(islice(found, 4))  # so that work does not grow with the square of the tables
 
 
 def released_numbers(schema: Schema, key: ForeignKey, inputs: Mapping[Key, Artifact]) -> dict[ForeignKey, Fanout]:

@@ -21,10 +21,10 @@ from privbench_core.marginals.measured import Measured
 from privbench_core.marginals.spn import count_nodes, node_to_dict
 from privbench_core.privacy.budget import Price, zero
 from privbench_core.privacy.relations import WEIGHT_SCALE, deciding_tables, stability
-from privbench_core.profiles.measure_domains import with_public_domains
-from privbench_core.profiles.measure_lags import own_lag_pairs, relative_dates
+from privbench_core.profiles.measure_lags import own_lag_pairs, relative_dates, tied_columns
 from privbench_core.profiles.measure_profile import Cells, Network, learn_table
 from privbench_core.profiles.profile import Profile
+from privbench_core.profiles.public_domains import with_public_domains
 from privbench_core.schema.columns import Learn
 from privbench_core.schema.documents import documents_to_learn
 from privbench_core.schema.identity import column_identity, key_identity
@@ -94,6 +94,7 @@ def profile_steps(
         **_rows_kept(schema, table.name),
         **({"documents": "1"} if documents_to_learn(table.attributes) else {}),
         **({"lags": "3"} if own_lag_pairs(table) or relative_dates(table) else {}),
+        **({"ties": tied} if (tied := tied_columns(table)) else {}),
         **({"declared": [each.in_words for each in declared]} if (declared := declared_constraints(table)) else {}),
         # What bounds say beyond the largest T counted once.
         **({"largest unit": WEIGHT_SCALE} if schema.max_rows_per_unit(table.name) > WEIGHT_SCALE else {}),
@@ -107,7 +108,7 @@ def profile_steps(
         joints = {} if networks is None else {"measured": measured.to_dict()}
         return Artifact({"profile": profile.to_dict(), **joints, "summary": summary_of(table, profile, cells)})
 
-    return [count, Step(key, StepKind.PROFILE, table.name, (count.key,), count.reads, rest, run, parameters, "35")]
+    return [count, Step(key, StepKind.PROFILE, table.name, (count.key,), count.reads, rest, run, parameters, "36")]
 
 
 def released_units(artifact: Artifact) -> UnitCount:

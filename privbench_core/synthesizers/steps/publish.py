@@ -18,7 +18,7 @@ import pyarrow as pa
 from privbench_core.errors import InternalError, ValidationError
 from privbench_core.privacy.budget import Price
 from privbench_core.profiles.expected_noise import link_noise
-from privbench_core.publishing.bundle import read_bundle, write_bundle
+from privbench_core.publishing import read_bundle, write_bundle
 from privbench_core.publishing.table_files import RowRanges, write_table
 from privbench_core.publishing.verdicts import FidelityFigure, blocking, judge_tables, lost_in
 from privbench_core.sampling.keys import added_by, as_added
@@ -111,11 +111,9 @@ def _workload(
     """Return SQL text of the run's workload for these rows, its replay, and what the receipt says on it, by name."""
     if not context.workload:
         return {}, {}, {}
-    from privbench_core.workload.rebind import (
-        ReleasedMarginal,
-        rebind_workload,  # brings in DuckDB, which most runs can do without
-    )
-    from privbench_core.workload.replay import pgbench_files
+    # Brings in DuckDB, which most runs can do without.
+    from privbench_core.workload.rebind import pgbench_files, rebind_workload
+    from privbench_core.workload.values import ReleasedMarginal
 
     rows, released = {name: found.whole_rows() for name, found in sampled.items()}, {}
     for table in schema.private_tables:

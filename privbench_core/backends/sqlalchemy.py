@@ -1,6 +1,7 @@
-"""Any database SQLAlchemy speaks to. PostgreSQL's catalogue and rows come through `postgres`, in Arrow.
+"""Any database SQLAlchemy speaks to.
 
-The rows of others come as Python objects. In their catalogues defaults are left out: they are in their own dialects.
+Rows of PostgreSQL come as Arrow batches straight from COPY, through ADBC; those of others as Python objects. In the
+catalogues of others defaults are left out: they are in their own dialects.
 
 Tables are those of the connection's default schema, or for PostgreSQL of the schemas that a spec lists; another one is
 chosen in the URL, for PostgreSQL with ``?schema=name``.
@@ -9,7 +10,7 @@ chosen in the URL, for PostgreSQL with ``?schema=name``.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,9 +18,17 @@ from typing import Any
 
 import pyarrow as pa
 import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql
 
-from privbench_core.backends.base import Source, check_columns, check_table, version_of
-from privbench_core.backends.cast import canonical_table
+from privbench_core.backends import (
+    Source,
+    canonical_table,
+    check_columns,
+    check_table,
+    parts_of,
+    refused,
+    version_of,
+)
 from privbench_core.backends.catalogue import (
     Catalogue,
     FoundKey,
@@ -28,13 +37,118 @@ from privbench_core.backends.catalogue import (
     with_exact_names,
 )
 from privbench_core.backends.expressions import declared_table
-from privbench_core.backends.postgres import read as postgres
+from privbench_core.backends.postgres import quote_identifier
 from privbench_core.backends.postgres.catalogue import postgres_catalogue
 from privbench_core.errors import SourceError
 from privbench_core.guards import BLOCK_ROWS
+from privbench_core.schema.columns import Column
 from privbench_core.schema.tables import Table, split_name
-from privbench_core.spec.location import describe, open_engine, parse_url
+from privbench_core.spec.location import describe, libpq_uri, open_engine, parse_url
 from privbench_core.spec.model import VersionQuery, Watermark
+
+# Other drivers of SQLAlchemy spell their options in the URL in ways that libpq does not read.
+_DRIVERS = frozenset({"postgresql+psycopg", "postgresql+psycopg2"})
+# What ADBC reads as it is; all else is sent as text.
+_NATIVE = (
+    *(sa.Integer, sa.Numeric, sa.Float, sa.Boolean, sa.Date, sa.DateTime, sa.Time, sa.LargeBinary, sa.Uuid, sa.JSON),
+    *(postgresql.INTERVAL, postgresql.BYTEA),
+)
+_FIRST: sa.ColumnElement[Any] = sa.literal_column("'0001-01-01'")
+_LAST: sa.ColumnElement[Any] = sa.literal_column("'9999-12-31 23:59:59.999999'")
+
+Found = Mapping[str, sa.types.TypeEngine[Any]]
+
+
+def is_readable(url: sa.URL) -> bool:
+    """Return whether this module can read the database behind ``url``."""
+    return url.drivername in _DRIVERS
+
+
+def postgres_rows(connection: sa.Connection, table: Table, place: sa.TableClause, found: Found) -> Iterator[pa.Table]:
+    """Return the declared columns of a table as they are sent, in parts, to be made canonical.
+
+    Dates and timestamps before the year 1 and after the year 9999, infinite ones included, become the first or last
+    moment of these years.
+
+    Args:
+        connection: To a database that is `is_readable`; the rows come through another one of the same URL.
+        table: As declared; all its columns are there.
+        place: The table in the source.
+        found: Types of the source's columns, by name.
+
+    Raises:
+        SourceError: The table may not be read, or a column cannot be.
+    """
+    problems = [f"{table.name}.{column.name}: {why}" for column in table.columns if (why := _refused(column, found))]
+    if problems:
+        raise SourceError("\n".join(problems))
+    check_rights(connection, table, place)
+    statement = sa.select(*(_sent(column, base_type(found[column.name])) for column in table.columns))
+    # Without parameters nothing is formatted, so a percent sign in a name stays single.
+    dialect: Any = postgresql.dialect
+    text = str(statement.select_from(place).compile(dialect=dialect(paramstyle="named")))
+    return _batches(connection.engine.url, table.name, text)
+
+
+def base_type(stored: sa.types.TypeEngine[Any]) -> sa.types.TypeEngine[Any]:
+    """Return the type under a domain, which is what the server sends."""
+    while isinstance(stored, postgresql.DOMAIN):
+        stored = stored.data_type
+    return stored
+
+
+def _refused(column: Column, found: Found) -> str | None:
+    stored = base_type(found[column.name])
+    return refused(column, nested=isinstance(stored, sa.ARRAY), time=isinstance(stored, sa.Time))
+
+
+def _sent(column: Column, stored: sa.types.TypeEngine[Any]) -> sa.Label[Any]:
+    """Return the column as it is sent: natively if Arrow has the type, as text if not or if text is declared."""
+    plain: sa.ColumnElement[Any] = sa.column(column.name)
+    varying = isinstance(stored, sa.String) and not isinstance(stored, sa.CHAR | sa.Enum)
+    sent: sa.ColumnElement[Any]
+    if isinstance(stored, sa.ARRAY):
+        sent = sa.cast(sa.func.to_jsonb(plain), sa.Text)
+    elif isinstance(stored, postgresql.MONEY) and not column.logical.textual:
+        sent = sa.cast(plain, sa.Numeric)  # its text has a currency, its binary form counts cents
+    elif column.logical.textual and not varying:
+        # CHAR(n) as well: casting it takes off the blanks it is padded with, which mean nothing.
+        sent = sa.cast(plain, sa.Text)
+    elif isinstance(stored, sa.Date | sa.DateTime):
+        sent = sa.case((plain < _FIRST, _FIRST), (plain > _LAST, _LAST), else_=plain)
+    elif varying or isinstance(stored, _NATIVE):
+        sent = plain
+    else:
+        sent = sa.cast(plain, sa.Text)
+    return sent.label(column.name)
+
+
+def _batches(url: sa.URL, table: str, statement: str) -> Iterator[pa.Table]:
+    import adbc_driver_postgresql.dbapi as adbc  # type: ignore[import-untyped]
+
+    plain = url.set(drivername="postgresql").update_query_dict({"client_encoding": "utf8"})
+    try:
+        with adbc.connect(libpq_uri(plain)) as connection, connection.cursor() as cursor:
+            cursor.execute("SET TimeZone = 'UTC'")  # for timestamps that are sent as text
+            cursor.execute(statement)
+            yield from parts_of(cursor.fetch_record_batch())
+    except (adbc.Error, pa.ArrowException, OSError):  # their text may quote values, and the URL
+        found = f"reading {describe(url)} failed"
+        raise SourceError(f"{table}: {found}; check what the view computes, or the server's log") from None
+
+
+def check_rights(connection: sa.Connection, table: Table, place: sa.TableClause) -> None:
+    """Refuse a table with columns that may not be read, before the server does in the middle of a copy."""
+    name = ".".join(quote_identifier(part) for part in (place.schema, place.name) if part)
+    rights = [sa.func.has_column_privilege(name, column.name, "SELECT") for column in table.columns]
+    granted = connection.execute(sa.select(*(right.label(f"r{i}") for i, right in enumerate(rights)))).one()
+    denied = [column.name for column, right in zip(table.columns, granted, strict=True) if not right]
+    if len(denied) == len(granted):
+        todo = "grant SELECT on it, or leave it out of the spec"
+        raise SourceError(f"{table.name}: the source's user may not read this table; {todo}")
+    if denied:
+        todo = "grant SELECT on them, or leave them out of the spec"
+        raise SourceError(f"{table.name}: the source's user may not read {', '.join(denied)}; {todo}")
 
 
 @dataclass(frozen=True)
@@ -73,7 +187,7 @@ class DatabaseSource(Source):
         with self._connect() as connection:
             found = self._checked(connection, table)
             if self.is_postgres:
-                yield from postgres.stored_rows(connection, table, self.place(table), found)
+                yield from postgres_rows(connection, table, self.place(table), found)
                 return
             yield _chunk(table, [])  # a table without rows still has its columns
             statement = sa.select(*_selected(table, found)).select_from(self.place(table))
@@ -83,14 +197,14 @@ class DatabaseSource(Source):
     @property
     def is_postgres(self) -> bool:
         """Whether it is a PostgreSQL, with a driver whose options are understood."""
-        return postgres.readable(parse_url(self.url))
+        return is_readable(parse_url(self.url))
 
     def types(self, table: Table) -> dict[str, sa.types.TypeEngine[Any]]:
         """Return the types of a table's columns; SourceError if it lacks declared ones, or one may not be read."""
         with self._connect() as connection:
             found = self._checked(connection, table)
             if self.is_postgres:
-                postgres.check_rights(connection, table, self.place(table))
+                check_rights(connection, table, self.place(table))
             return found
 
     def place(self, table: Table) -> sa.TableClause:

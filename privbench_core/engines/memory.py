@@ -12,12 +12,12 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from privbench_core.columns.codec import Codes
-from privbench_core.columns.differences import differences
+from privbench_core.columns.differences import differences, numbers_of
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.exact_sums import weighted_sums
 from privbench_core.columns.group_codes import agreement_codes, place_codes
 from privbench_core.columns.row_constraints import verdicts
-from privbench_core.engines.memory.relations import Relations, Rows
+from privbench_core.engines.memory_relations import Relations, Rows
 from privbench_core.errors import InternalError
 from privbench_core.guards import RANGE_ROWS
 from privbench_core.privacy.clipping import UnitsOfRows
@@ -37,6 +37,7 @@ from privbench_core.privacy.features import (
     SameReference,
     Satisfies,
     SiblingAgreement,
+    SincePrevious,
     UnitRows,
     feature_size,
 )
@@ -57,6 +58,7 @@ OfRow = (
     | SiblingAgreement
     | OwnDifference
     | OwnerDifference
+    | SincePrevious
     | Satisfies
 )
 
@@ -214,15 +216,20 @@ class PrivateDatabase(Relations):
         sizes = np.append(self.group_sizes(key), 1)[self.parent_rows(key)]
         return place_codes(self.ranks(key, scores), np.maximum(sizes, 1), feature.most)
 
-    def _differences(self, table: str, feature: OwnDifference | OwnerDifference, discretizer: Discretizer) -> Codes:
-        """Return a column of each row of a table minus another one, or its owner's, shape (rows,)."""
-        key = feature.key if isinstance(feature, OwnerDifference) else None
-        of_base = table if key is None else key.parent
-        own, base = (self.schema.table(t).column(c) for t, c in ((table, feature.column), (of_base, feature.base)))
-        values, bases = self.values_of(table, feature.column), self.values_of(of_base, feature.base)
-        if key is not None:
-            parents = self.kept_parent_rows(key)
-            bases = bases.take(pa.array(parents, mask=parents < 0))
+    def _differences(
+        self, table: str, feature: OwnDifference | OwnerDifference | SincePrevious, discretizer: Discretizer
+    ) -> Codes:
+        """Return a column of each row of a table minus another one, its owner's, or a sibling's, shape (rows,)."""
+        of_base = feature.key.parent if isinstance(feature, OwnerDifference) else table
+        to = feature.column if isinstance(feature, SincePrevious) else feature.base
+        own, base = (self.schema.table(t).column(c) for t, c in ((table, feature.column), (of_base, to)))
+        values, bases = self.values_of(table, feature.column), self.values_of(of_base, to)
+        if not isinstance(feature, OwnDifference):
+            if isinstance(feature, SincePrevious):
+                from_rows = self.previous_siblings(feature.key, *numbers_of(own, values))
+            else:
+                from_rows = self.kept_parent_rows(feature.key)
+            bases = bases.take(pa.array(from_rows, mask=from_rows < 0))
         codes = np.empty(len(values), dtype=np.min_scalar_type(discretizer.size))
         for start in range(0, len(values), RANGE_ROWS):
             found = differences(own, base, values.slice(start, RANGE_ROWS), bases.slice(start, RANGE_ROWS))

@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from privbench_core.arrays import runs
+from privbench_core.arrays import Mask, runs
 from privbench_core.columns.differences import beside_rows, modelled_values, values_of_owners
 from privbench_core.columns.group_codes import next_in_runs
-from privbench_core.engines.keyed_order import keyed_order, unit_divisors, unit_weights
+from privbench_core.engines.stored import keyed_order, unit_divisors, unit_weights
 from privbench_core.guards import RANGE_ROWS
 from privbench_core.privacy.relations import carries
 from privbench_core.schema.constraints import ForeignKey
@@ -227,6 +227,18 @@ class Relations:
             found[ordered] = np.where(following < 0, -1, ordered[following])
             self._next[key.name] = found
         return self._next[key.name]
+
+    def previous_siblings(self, key: ForeignKey, numbers: NDArray[np.int64], missing: Mask) -> Rows:
+        """Return the kept sibling before each row by a number, and by a keyed hash among equal ones; shape (rows,).
+
+        -1 for the first, for rows that are not kept, have no owner, or whose number is missing, which are passed over.
+        """
+        parents = self.parent_rows(key)
+        inside = np.flatnonzero(self.kept(key.child) & (parents >= 0) & ~missing)
+        ordered = inside[np.lexsort((self._keyed_order(key.child, inside), numbers[inside], parents[inside]))]
+        found = np.full(len(parents), -1, dtype=np.int64)
+        found[ordered[1:]] = np.where(np.diff(parents[ordered]) == 0, ordered[:-1], -1)
+        return found
 
     def _keyed_order(self, table: str, rows: Rows) -> NDArray[np.uint64]:
         """Return keyed hashes of the primary keys of some rows: an order in which no other row has a say."""

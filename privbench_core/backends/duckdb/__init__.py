@@ -1,1 +1,0 @@
-"""DuckDB files: catalogue, reader, DDL and loader."""

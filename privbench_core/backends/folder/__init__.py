@@ -1,1 +1,0 @@
-"""Folders of Parquet or CSV files: catalogue and reader."""

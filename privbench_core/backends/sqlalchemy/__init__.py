@@ -1,1 +1,0 @@
-"""Any other database that SQLAlchemy speaks to: catalogue and reader."""
