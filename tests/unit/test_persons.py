@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from privbench_core.sampling.persons import agreeing_names
+from privbench_core.columns.surrogates import agreeing_names
 from privbench_core.schema.columns import Column, ColumnType, Pattern
 from privbench_core.schema.tables import Schema, Table
 from tests.helpers.noise import SeededNoise
