@@ -123,7 +123,7 @@ def _judged(stranger: Stranger, folder: Path, given: argparse.Namespace) -> dict
         "(shuffled)": fmean(beside.two),
         "joined": fmean(fmean(each.joined) for each in distances),
         "(shuffled) ": fmean(beside.joined),
-        "same dates off": fmean(fmean(each.ties.values()) for each in distances) if distances[0].ties else math.nan,
+        "same values off": fmean(fmean(each.ties.values()) for each in distances) if distances[0].ties else math.nan,
         "(shuffled)  ": fmean(beside.ties.values()) if beside.ties else math.nan,
         "Q-error": float(np.median(q)),
         "95th": float(np.quantile(q, 0.95)),

@@ -88,7 +88,7 @@ class Coder:
 
 
 def _ties(schema: Schema, tables: Tables) -> Iterator[tuple[str, float]]:
-    """Yield of the dates, or years, of owned rows how many are those of the row before, of all that have one before."""
+    """Yield which share of the dates and numbers of owned rows equals the one before, where the owner has one before."""
     for table in schema.private_tables:
         key, rows = table.owner_key, tables[table.name]
         for name in tied_columns(table):
@@ -130,7 +130,7 @@ class Distances:
         joined: Of a column and one of the row that a key of it refers to.
         values: Numbers of different values, as |ln(synthetic / source)|, by ``table.column``.
         top: Shares of the source's ten most frequent values that are kept, of the columns that are lists.
-        ties: How far off it is how often a row has the date of the row before of its owner (`_ties`), by column.
+        ties: How far off it is how often rows of one owner have the same date or number (`_ties`), by column.
     """
 
     one: dict[str, float]

@@ -60,16 +60,11 @@ def lag_classes(base: Discretizer, own: Discretizer) -> Discretizer | None:
 
 
 def tie_classes(own: Discretizer) -> Discretizer | None:
-    """Return the coder of a date of a row minus that of the row before it: the same one, or later; None of no date.
-
-    Whole numbers that may be years are dates, too.
-    """
+    """Return the coder of a date or number of a row minus that of the row before it: none, or more; None of others."""
     codec = own.codec
-    if not isinstance(codec, OrderedCodec) or not (codec.grid.logical.calendar or far_from_zero(codec)):
+    if not isinstance(codec, OrderedCodec) or (difference := codec.grid.type.difference) is None:
         return None
-    span, difference = int(codec.last - codec.starts[0]) * codec.grid.step, codec.grid.type.difference
-    if difference is None or span < 1:
-        return None
+    span = max(1, int(codec.last - codec.starts[0]) * codec.grid.step)
     return Discretizer(OrderedCodec(Grid(f"{codec.grid.where} - the row before", difference), True, (0, 1), span))
 
 

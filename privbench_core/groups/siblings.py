@@ -5,7 +5,8 @@ prescriptions of a patient are thirty drugs. Places in groups copy each other as
 1973), by which two rows of a group share a code through their group with one probability in groups of all sizes, and
 rows with these codes are moved there. So no row changes, and no distribution of a column, or joint within rows. Rows
 come from owners with similar columns, as far as there are some. Where siblings agree less than independent rows (there
-is one head in each household), rows that agree are swapped for others.
+is one head in each household), rows that agree are swapped for others. What stays the same in nearly all rows of an
+owner may be many columns, and no other row has their codes: there, rows take the codes that they copy.
 
 Post-processing: uses released numbers and synthetic rows only.
 """
@@ -70,11 +71,24 @@ class _Exchange:
     def correlated(self, correlations: Sequence[Agreement]) -> Numbers:
         """Return the order in which rows agree with siblings as often as released.
 
-        The largest excess comes first, then the largest lack. Later exchanges are among rows with the same codes in the
+        Columns in which hardly any siblings agree come first, those in which nearly all do last: of these, rows take
+        the codes that they copy where exchanges leave a lack. They copy all of them from one row, so their joints stay.
+        """
+        urn, few = _Urn.of(self._group, self._rng), TUNING.clear
+        self._settle([each for each in correlations if each.share <= few], urn)
+        self._settle([each for each in correlations if few < each.share < 1 - few], urn)
+        for each, copied in self._settle([each for each in correlations if each.share >= 1 - few], urn):
+            if each.wanted(found := self._correlation(self._codes(each))) - found > few:
+                self._overwrite(each, copied)
+        return self._order
+
+    def _settle(self, left: list[Agreement], urn: _Urn) -> list[tuple[Agreement, Numbers]]:
+        """Exchange rows for some columns, and return those that lacked agreement, with what each row copies.
+
+        The largest lack comes first, then the largest excess. Later exchanges are among rows with the same codes in the
         columns that are settled.
         """
-        urn = _Urn.of(self._group, self._rng)
-        left = list(correlations)
+        lacked = []
         while left:
             now = np.array([self._correlation(self._codes(each)) for each in left])
             gaps = np.array([each.wanted(found) for each, found in zip(left, now, strict=True)]) - now
@@ -83,12 +97,12 @@ class _Exchange:
                 break
             each, gap = left.pop(best), float(gaps[best])
             if gap > 0:
-                self._copy(self._codes(each), urn.copied(gap / (1 - now[best])))
+                lacked.append((each, urn.copied(gap / (1 - now[best]))))
+                self._copy(self._codes(each), lacked[-1][1])
             else:
                 self._spread(self._codes(each), now[best] + gap)
-            codes = self._codes(each)
-            self._settled = finer(self._settled, codes)
-        return self._order
+            self._settled = finer(self._settled, self._codes(each))
+        return lacked
 
     def _codes(self, each: Agreement) -> Numbers:
         """Return what counts as the same, of the row at each position."""
@@ -116,6 +130,13 @@ class _Exchange:
         to_fill = to_fill[np.lexsort((wanted[to_fill], settled[to_fill]))]
         taken[to_fill] = to_take[np.lexsort((have[to_take], settled[to_take]))]
         self._order[places] = self._order[places[taken]]
+
+    def _overwrite(self, each: Agreement, copied: Numbers) -> None:
+        """Give rows that no exchange has given the code of the row that they copy that code (``copied``)."""
+        codes = self._codes(each)
+        left = np.flatnonzero(codes != codes[copied])
+        drawn = self._drawn[each.column]
+        drawn[self._order[left]] = drawn[self._order[copied[left]]]
 
     def _spread(self, codes: Numbers, wanted: float) -> None:
         """Swap rows that agree with siblings for others of similar owners, until a share ``wanted`` does.

@@ -25,21 +25,21 @@ from privbench_core.units.measure_by_size import Features, one_way_over_rows
 from privbench_core.units.row_count import RowCount
 
 
-def agreement_columns(key: ForeignKey, child: Profile) -> list[str]:
-    """Return the columns of children whose agreement is measured: none where an owner has one child at most."""
+def agreement_columns(session: PrivateSession, key: ForeignKey, child: Profile, price: Price) -> list[str]:
+    """Return the columns of children whose agreement ``price`` buys such that noise leaves something of it: free.
+
+    All of them, or the first `MAX_SHARING`; none where an owner has one child at most.
+    """
     if (key.max_children or 1) < 2:  # noqa: PLR2004 - siblings
         return []
-    return [name for name, coder in child.discretizers.items() if coder.size > 1][:MAX_SHARING]
-
-
-def agreements_tell(session: PrivateSession, key: ForeignKey, child: Profile, price: Price) -> bool:
-    """Return whether noise leaves something of the agreement of all these columns for ``price``: free."""
-    names = agreement_columns(key, child)
-    if not names:
-        return False
+    names = [name for name, coder in child.discretizers.items() if coder.size > 1]
     size, unit = child.size, session.view(ViewSpec(key.child, {}), "siblings")
-    noise = unit.sigma([Marginal(())], price.share(1 / len(names)))
-    return min(most * noise / max(float(size.counted(most).sum()), TINY) for most in size.classes) < TUNING.least_share
+    for chosen in filter(None, dict.fromkeys([tuple(names), tuple(names[:MAX_SHARING])])):
+        noise = unit.sigma([Marginal(())], price.share(1 / len(chosen)))
+        least = min(most * noise / max(float(size.counted(most).sum()), TINY) for most in size.classes)
+        if least < TUNING.least_share:
+            return [*chosen]
+    return []
 
 
 def measure_agreements(
@@ -61,10 +61,11 @@ def measure_agreements(
         What was measured, and what is left of the price.
     """
     first, coders = price.share(TUNING.first_look), child.discretizers
-    if not agreements_tell(session, key, child, first):
+    names = agreement_columns(session, key, child, first)
+    if not names:
         return (), price
     clean = child.one_way.clean()
-    groups = {name: _groups(coders[name], clean[name]) for name in agreement_columns(key, child)}
+    groups = {name: _groups(coders[name], clean[name]) for name in names}
     columns: Features = {
         name: (SiblingAgreement(key, name, coders[name].grouped(of)), index_coder(name, AGREEMENTS))
         for name, of in groups.items()

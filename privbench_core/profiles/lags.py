@@ -41,11 +41,12 @@ class Lag(Storable):
 
 @dataclass(frozen=True)
 class Ties(Storable):
-    """Released: how often rows of one owner have the same date.
+    """Released: how often rows of one owner have the same date, or the same number.
 
     Attributes:
-        column: Of dates, or of years.
-        share: Of the rows that come after another one of their owner, those that have the same date as the one before.
+        column: Of dates or whole numbers.
+        share: Of the rows that come after another one of their owner in its order, those with the value of the one
+            before.
     """
 
     column: str

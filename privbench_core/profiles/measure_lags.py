@@ -29,7 +29,7 @@ from privbench_core.privacy.features import OwnDifference, OwnerDifference, Sinc
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.profiles.lags import Lag, Ties, expected_lags, joint_with_lags, lag_chances, shares_of_cells
 from privbench_core.profiles.profile import Profile, parent_column
-from privbench_core.schema.columns import Column, ColumnType, Range
+from privbench_core.schema.columns import ColumnType
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.tuning import TUNING
@@ -227,21 +227,14 @@ def own_lag_pairs(table: Table) -> list[Pair]:
 
 
 def tied_columns(table: Table) -> list[str]:
-    """Return the columns of which rows of one owner may have the same date, or the same year: public."""
+    """Return the columns in which rows of one owner may have the same date or number, dates first: public."""
     key = table.owner_key
     if key is None or key.max_children == 1:
         return []
     plain = [column for column in table.attributes if column.relative is None and column.type.difference is not None]
     dates = [column.name for column in plain if column.type.logical.calendar]
-    return dates[:MAX_SHARING] or [column.name for column in plain if _may_be_year(column)]
-
-
-def _may_be_year(column: Column) -> bool:
-    """Return whether a column is of whole numbers that may be `far_from_zero`, by what is declared of it."""
-    if column.type is not ColumnType.INTEGER or not isinstance(column.domain, Range):
-        return column.type is ColumnType.INTEGER
-    low, high = int(column.domain.low), int(column.domain.high)
-    return high - low < low
+    numbers = [column.name for column in plain if column.type is ColumnType.INTEGER]
+    return [*dates, *numbers][:MAX_SHARING]
 
 
 def own_lag_share(table: Table) -> float:
@@ -257,7 +250,7 @@ class OwnLags:
 
     Attributes:
         features: What was measured.
-        tied: Likewise, of which dates was measured how often those of one owner are the same.
+        tied: Likewise, the columns of which was measured how often rows of one owner have the same value.
         noisy: Counts of the classes of each.
         relatives: Of the table, see `Profile`.
     """
@@ -278,7 +271,7 @@ class OwnLags:
         return replace(profile, lags=tuple(kept), ties=tuple(self._ties()))
 
     def _ties(self) -> Iterator[Ties]:
-        """Yield how often rows of one owner have the same date: what is left of it one deviation of its noise lower."""
+        """Yield how often rows of one owner have the same value, one deviation of its noise below what was found."""
         for number, (feature, _) in self.tied.items():
             (same, _), (sigma, _) = (each[:2] for each in self.noisy.column(number + _TIES))
             following = float(self.noisy.clean()[number + _TIES][:2].sum())
@@ -311,7 +304,7 @@ def measure_own_lags(session: PrivateSession, table: Table, profile: Profile, pr
         classes = lag_classes(points[base][0], points[name][0]) if {base, name} <= points.keys() else None
         if classes is not None:
             features[str(len(features))] = OwnDifference(name, base), classes
-    tied = _tied(table, points)
+    tied = _tied(table, profile)
     if not (features or tied) or price.amount <= 0:
         return OwnLags(relatives=relatives)
     asked = {**asked_of(features, (points, points)), **{number + _TIES: each for number, each in tied.items()}}
@@ -319,14 +312,14 @@ def measure_own_lags(session: PrivateSession, table: Table, profile: Profile, pr
     return OwnLags(features, tied, noisy, relatives)
 
 
-def _tied(table: Table, points: Mapping[str, Point]) -> dict[str, Tied]:
-    """Return the dates of which is measured how often those of one owner are the same."""
+def _tied(table: Table, profile: Profile) -> dict[str, Tied]:
+    """Return the columns of which is measured how often rows of one owner have the same value."""
     found, key = list[Tied](), table.owner_key
     for name in tied_columns(table):
-        classes = tie_classes(points[name][0]) if name in points else None
+        classes = tie_classes(profile.discretizers[name]) if name in profile.discretizers else None
         if classes is not None and key is not None:
             found.append((SincePrevious(key, name), classes))
-    return {str(number): each for number, each in enumerate(found[:MAX_SHARING])}
+    return {str(number): each for number, each in enumerate(found)}
 
 
 Point: TypeAlias = tuple[Discretizer, Array]

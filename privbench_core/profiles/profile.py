@@ -34,7 +34,7 @@ class Profile(Storable):
         by_size: Column -> joint of the class of the number of rows of a row's unit (`RowCount.classes`) and its code.
         guessed: Column -> what is assumed of its values, where noise hid the domain that was to be learned.
         lags: How far dates of a row are from earlier ones in it, where that is another thing than chance.
-        ties: How often rows of one owner have the same date, where noise leaves something of it.
+        ties: How often rows of one owner have the same date or number, where noise leaves something of it.
         relatives: Dates that are coded as differences from another one of the row -> that one.
         constraints: What holds between the columns of each row, in the order in which columns follow from others.
     """

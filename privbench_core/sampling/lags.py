@@ -138,7 +138,7 @@ class _Proposals:
 
 @dataclass(frozen=True)
 class _TiedRows:
-    """Rows of one owner that have the same date.
+    """Rows of one owner that have the same date or number.
 
     Attributes:
         owners: Place of each row's owner, -1 for none, shape (rows,).
@@ -185,7 +185,7 @@ class DatedRows:
         within: Lags from other columns of the row.
         relative: The column of the row that this one is coded as its difference from; None for one that is not.
         assumed: Whether the column's range is, as noise hid it: then dates may be where those are that they come after.
-        ties: How often those of one owner are the same, where that was measured.
+        ties: How often rows of one owner have the same value, where that was measured.
         odds: Of the classes of each base, and of codes; empty until they are fitted.
     """
 

@@ -1,4 +1,4 @@
-"""Rows of one owner that have the same date, such as all results of one visit, are as many as in the source."""
+"""Rows of one owner that have the same date or number, such as results of one visit, are as many as in the source."""
 
 from __future__ import annotations
 
@@ -72,16 +72,16 @@ def test_dates_of_different_owners_and_of_none_stay_apart() -> None:
 @pytest.mark.parametrize(
     ("columns", "expected"),
     [
-        ((DAY, Column("n", ColumnType.INTEGER, Learn())), ["day"]),
+        ((Column("n", ColumnType.INTEGER, Learn()), DAY), ["day", "n"]),
         ((Column("end", ColumnType.DATE, relative=Relative("day", Learn())), DAY), ["day"]),
         (
             (Column("year", ColumnType.INTEGER, Range(1950, 2020)), Column("age", ColumnType.INTEGER, Range(0, 99))),
-            ["year"],
+            ["year", "age"],
         ),
         ((Column("word", ColumnType.CATEGORY, Learn()),), []),
     ],
 )
-def test_dates_may_be_tied_and_years_where_there_are_none(columns: tuple[Column, ...], expected: list[str]) -> None:
+def test_dates_and_whole_numbers_may_be_tied(columns: tuple[Column, ...], expected: list[str]) -> None:
     assert tied_columns(table(*columns)) == expected
     alone = ForeignKey("visit", ("patient_id",), "patient", ("id",), max_children=1, owner=True)
     assert tied_columns(table(*columns, key=alone)) == []
