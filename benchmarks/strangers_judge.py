@@ -88,7 +88,7 @@ class Coder:
 
 
 def _ties(schema: Schema, tables: Tables) -> Iterator[tuple[str, float]]:
-    """Yield which share of the dates and numbers of owned rows equals the one before, where the owner has one before."""
+    """Yield which share of the dates and numbers of owned rows equals that of the row before, if there is one."""
     for table in schema.private_tables:
         key, rows = table.owner_key, tables[table.name]
         for name in tied_columns(table):
