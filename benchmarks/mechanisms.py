@@ -136,7 +136,7 @@ def _signs() -> None:
 
 
 def _siblings() -> None:
-    _replace("links.measure_agreements.agreements_tell", lambda *_: False)
+    _replace("links.measure_agreements.agreement_columns", lambda *_: [])
 
 
 def _clipping() -> None:

@@ -208,10 +208,15 @@ class Recorded(NamedTuple):
     merged: list[int]
 
 
+LATER_SEEDS = {"town, latents, mostly noise": 2}
+"""Cases whose first seeds find one type for all groups, and by how many their seeds are larger."""
+
+
 @cache
 def recorded_case(case: str, seed: int) -> Recorded:
     """Run a case; each is run once."""
     make, budget, options, _ = CASES[case]
+    seed += LATER_SEEDS.get(case, 0)
     database, views, merged = make(seed), list[ViewSpec](), list[int]()
     plan = plan_with(database.schema, budget, options)
     view, evaluate = PrivateSession.view, Marginal.evaluate

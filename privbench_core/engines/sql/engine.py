@@ -29,10 +29,12 @@ from privbench_core.privacy.clipping import UnitsOfRows
 from privbench_core.privacy.features import (
     CoMember,
     Feature,
+    MemberPlace,
     Own,
     OwnerType,
     OwnType,
     SiblingAgreement,
+    SincePrevious,
     feature_size,
 )
 from privbench_core.privacy.permutations import PERMUTATION_SCALE, Groups
@@ -191,6 +193,8 @@ class SqlRows(CodedRows):
         near = engine._database.near and spec.bounded is None
         compared = {n: of for n, (of, _) in spec.features.items() if near and isinstance(of, SiblingAgreement)}
         self._compared = frozenset(compared)
+        windows = MemberPlace | SincePrevious  # of which rows come in the order of their owners and values
+        self._reordered = frozenset(n for n, (of, _) in spec.features.items() if isinstance(of, windows))
         self._features = spec.features | {n: (Own(of.column), of.coder) for n, of in compared.items()}
         self._weighted = bool(engine.schema.ownership_path(spec.table)) or spec.bounded is not None
         self._counted: dict[frozenset[str], tuple[tuple[str, ...], NDArray[np.int64]]] = {}
@@ -344,7 +348,8 @@ class SqlRows(CodedRows):
         order = [UNIT, *(OWNER_ROW, ORDER) * bool(compared)]
         found = exp.select(*(called[name] for name in names), ROWS_OF_UNIT, *order).from_(coded.subquery("coded"))
         found = found.where(f"{ROWS_OF_UNIT} <= {WEIGHT_SCALE}")
-        if self._table is not None or coded.args.get("joins"):  # a scan of the kept rows alone is in their order
+        joined = self._table is not None or coded.args.get("joins")
+        if joined or self._reordered.intersection(names):  # a scan of the kept rows alone is in their order
             found = found.order_by(*order)
         for rows in whole_units(self._engine._database.batches(found, _BATCH)):
             codes = {name: rows.column(called[name]).to_numpy() for name in names}
