@@ -48,12 +48,19 @@ def modelled_values(table: Table, rows: pa.Table, name: str) -> pa.ChunkedArray:
 
 def differences(column: Column, base: Column, values: Values, bases: Values) -> pa.Array:
     """Return how far values of a column lie above those of another one of its type, NULL where either is."""
-    modelled = replace(column, relative=column.relative or Relative(base.name, Learn())).modelled
     (ends, no_end), (starts, no_start) = numbers_of(column, values), numbers_of(base, bases)
+    return differences_of_numbers(column, ends, starts, no_end | no_start)
+
+
+def differences_of_numbers(
+    column: Column, ends: NDArray[np.int64], starts: NDArray[np.int64], missing: NDArray[np.bool_]
+) -> pa.Array:
+    """Return `differences` of a column's values by their numbers, NULL where they are missing; all of shape (n,)."""
+    modelled = replace(column, relative=column.relative or Relative(column.name, Learn())).modelled
     found = np.maximum(_saturated(ends - starts, ends, starts, down=True), -INT64_MAX)
     if isinstance(kind := column.logical, CalendarType):
         found = np.where(ends >= kind.endless, NO_DISTANCE + ends, found)
-    return Grid.of(modelled).array(found, no_end | no_start)
+    return Grid.of(modelled).array(found, missing)
 
 
 def encoded(table: Table, rows: pa.Table, discretizers: Mapping[str, Discretizer]) -> dict[str, Codes]:

@@ -16,13 +16,14 @@ from sqlglot import exp
 
 from privbench_core.backends.integrity import BLOCK, RowDigest
 from privbench_core.columns.codec import Codes
+from privbench_core.columns.differences import differences_of_numbers
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.exact_sums import LARGEST, contingency
 from privbench_core.columns.group_codes import agreement_codes
 from privbench_core.engines.sql import Database, column, count
 from privbench_core.engines.sql.counting import covering, next_siblings, whole_units
 from privbench_core.engines.sql.relations import RowChecks, Tables, keep_rows
-from privbench_core.engines.sql.views import ORDER, OWNER_ROW, ROWS_OF_UNIT, UNIT, WEIGHT, Views
+from privbench_core.engines.sql.views import ORDER, OWNER_ROW, ROWS_OF_UNIT, UNIT, WEIGHT, StoredNumber, Views
 from privbench_core.engines.stored import LoadedRows, canonical, numbered, unit_divisors, unit_weights
 from privbench_core.estimators.coarsening import merge_codes
 from privbench_core.privacy.clipping import UnitsOfRows
@@ -40,6 +41,7 @@ from privbench_core.privacy.features import (
 from privbench_core.privacy.permutations import PERMUTATION_SCALE, Groups
 from privbench_core.privacy.relations import WEIGHT_SCALE, carries
 from privbench_core.privacy.views import CodedRows, Groupings, HeldRows, ReferenceRows, ReferenceSums, Scales, ViewSpec
+from privbench_core.schema.columns import ColumnType
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 
@@ -189,13 +191,21 @@ class SqlRows(CodedRows):
         self._spec = spec
         self._sizes = {name: feature_size(*how) for name, how in spec.features.items()}
         self._members = {name: of.member for name, (of, _) in spec.features.items() if isinstance(of, CoMember)}
-        # Siblings are compared here where rows come in their order: then the code of a row's own value is asked for.
+        # Siblings are compared here where rows come in their order: then a row's own value, or its code, is asked for.
         near = engine._database.near and spec.bounded is None
-        compared = {n: of for n, (of, _) in spec.features.items() if near and isinstance(of, SiblingAgreement)}
-        self._compared = frozenset(compared)
-        windows = MemberPlace | SincePrevious  # of which rows come in the order of their owners and values
-        self._reordered = frozenset(n for n, (of, _) in spec.features.items() if isinstance(of, windows))
-        self._features = spec.features | {n: (Own(of.column), of.coder) for n, of in compared.items()}
+        agreeing = {n: of for n, (of, _) in spec.features.items() if near and isinstance(of, SiblingAgreement)}
+        here = engine.schema.table(spec.table)
+        self._since = {
+            n: of
+            for n, (of, _) in spec.features.items()
+            if near and isinstance(of, SincePrevious) and here.column(of.column).type is not ColumnType.DECIMAL
+        }
+        self._compared = frozenset({*agreeing, *self._since})
+        windows = frozenset(n for n, (of, _) in spec.features.items() if isinstance(of, MemberPlace | SincePrevious))
+        self._reordered = windows - self._compared  # rows come in the order of their owners and values
+        self._features: dict[str, Any] = dict(spec.features)
+        self._features |= {n: (Own(of.column), of.coder) for n, of in agreeing.items()}
+        self._features |= {n: (StoredNumber(of.column), spec.features[n][1]) for n, of in self._since.items()}
         self._weighted = bool(engine.schema.ownership_path(spec.table)) or spec.bounded is not None
         self._counted: dict[frozenset[str], tuple[tuple[str, ...], NDArray[np.int64]]] = {}
         self._held: HeldRows | None = None
@@ -352,12 +362,27 @@ class SqlRows(CodedRows):
         if joined or self._reordered.intersection(names):  # a scan of the kept rows alone is in their order
             found = found.order_by(*order)
         for rows in whole_units(self._engine._database.batches(found, _BATCH)):
-            codes = {name: rows.column(called[name]).to_numpy() for name in names}
+            codes = {name: rows.column(called[name]).to_numpy() for name in names if name not in self._since}
             units, numbers = (rows.column(name).to_numpy() for name in (UNIT, ROWS_OF_UNIT))
             siblings = next_siblings(rows) if compared else units
-            for name in compared:
+            for name in compared & self._since.keys():
+                codes[name] = self._since_previous(rows, rows.column(called[name]), name)
+            for name in compared - self._since.keys():
                 codes[name] = agreement_codes(codes[name], np.where(siblings < 0, -1, codes[name][siblings]))
             yield codes, units, numbers
+
+    def _since_previous(self, rows: pa.Table, values: pa.ChunkedArray, name: str) -> Codes:
+        """Return codes of how far values of whole units, siblings in order, lie above those before them."""
+        owners = rows.column(OWNER_ROW).fill_null(-1).to_numpy()
+        numbers = values.cast(pa.int64()).fill_null(0).to_numpy()
+        inside = np.flatnonzero(values.is_valid().to_numpy() & (owners >= 0))
+        ordered = inside[np.lexsort((numbers[inside], owners[inside]))]  # stable: equal ones stay in their order
+        starts, missing = np.zeros_like(numbers), np.ones(len(numbers), dtype=bool)
+        starts[ordered[1:]] = numbers[ordered[:-1]]
+        missing[ordered[1:]] = np.diff(owners[ordered]) != 0
+        of = self._engine.schema.table(self._spec.table).column(self._since[name].column)
+        found = differences_of_numbers(of, numbers, starts, missing)
+        return self._spec.features[name][1].encode(pa.chunked_array([found]))
 
     def _fetched(self) -> HeldRows:
         if not self._sizes and not self._weighted:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,6 +53,13 @@ ValueOf = (
 _SMALL = ("tinyint", 1 << 7), ("smallint", 1 << 15)  # types, and how many codes fit them
 
 
+@dataclass(frozen=True)
+class StoredNumber:
+    """A column of the row as the number that is stored, for who compares rows where they come in their order."""
+
+    column: str
+
+
 class Views:
     """Makes the queries of views over tables of kept rows.
 
@@ -74,7 +83,12 @@ class Views:
         """
         called = {name: f"f{place}" for place, name in enumerate(spec.features)}
         rows = _Rows(self._tables, spec.table, self._types, {called[name]: how for name, how in spec.features.items()})
-        for name, (feature, discretizer) in spec.features.items():
+        features: Mapping[str, tuple[Any, Discretizer]] = spec.features
+        for name, (feature, discretizer) in features.items():
+            if isinstance(feature, StoredNumber):
+                stored = column(self._tables.column(spec.table, feature.column), "r")
+                rows.select(exp.alias_(stored, called[name], copy=False))
+                continue
             code = rows.code(called[name], feature, discretizer)
             kind = next((kind for kind, most in _SMALL if feature_size(feature, discretizer) <= most), "int")
             rows.select(exp.alias_(exp.cast(code, kind, copy=False), called[name], copy=False))
