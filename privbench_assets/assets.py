@@ -83,7 +83,7 @@ def source_assets(spec: Spec) -> dg.AssetsDefinition:
 
 
 def observation(spec: Spec, table: str, fingerprint: str) -> dg.AssetObservation:
-    """Return the event of a look at a source table by a step."""
+    """Return the event of an observation of a source table by a step."""
     return dg.AssetObservation(
         source_key(spec.schema.name, table),
         metadata={FINGERPRINT: fingerprint},

@@ -42,7 +42,7 @@ def lag_classes(base: Discretizer, own: Discretizer) -> Discretizer | None:
         return Discretizer(
             OrderedCodec(Grid(f"{grids[1].where} - {grids[0].where}", ColumnType.INTEGER), True, tuple(cells), span)
         )
-    # The shortest lag that is told from none is the whole range of the two dates, halved 20 times.
+    # The shortest lag with a cell of its own is the whole range of the two dates, halved 20 times.
     widths = [max(1, grids[0].step, grids[1].step, span >> 20)]
     while widths[-1] < span or len(widths) % 2 == 0:
         widths.append(widths[-1] * 2)

@@ -5,10 +5,10 @@ formats, nor how a database writes decimals decide what a value is equal to, whi
 is. The number of a value is that of its column type (`schema.types`): days, or microseconds, since 1970; the digits of
 a decimal without the point.
 
-**The order** is that of SHA-256 of a secret and the child's own primary key. All engines compute it alike: the hash is
+**The order** is that of SHA-256 of a secret and the child's own primary key. All engines compute the same hash: it is
 that of UTF-8 text, and a key's text follows from its stored values alone: each one's length in characters, a colon, and
 the value: digits of a number, text as it is, bytes as hexadecimal digits. The order of hashes is that of their bytes.
-And alike is what a kept row weighs, by the number of rows that its unit has in the table: see `privacy.relations`.
+They also give a kept row the same weight, by the number of rows that its unit has: see `privacy.relations`.
 """
 
 from __future__ import annotations

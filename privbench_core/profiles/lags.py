@@ -61,7 +61,7 @@ class Lags:
         of_owners: How long after columns of their owners they are.
         within: How long after other dates of their own.
         assumed: Columns whose range is assumed, as noise hid it.
-        ties: How often rows of one owner have the same date.
+        ties: How often rows of one owner have the same date or number.
     """
 
     of_owners: Sequence[Lag] = ()

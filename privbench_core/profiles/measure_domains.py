@@ -221,7 +221,7 @@ def _occupied(grid: OrderedCodec, counts: Array, sigma: float, price: Price, pla
     what lies next to all that was seen.
     """
     seen = np.zeros(len(counts), bool)
-    # Cells that are looked at together: numbers span a few powers of two, dates span decades.
+    # Windows of cells that are tested together: numbers span a few powers of two, dates span decades.
     windows = [w for w in powers_up_to(128 if grid.grid.logical.calendar else 8) if w <= len(counts)]
     # Noise alone makes one of these stretches significant 100 times less often than a spike does.
     bar = highest_noise(price.measure, sigma, 100 * len(counts) * len(windows))
@@ -345,7 +345,7 @@ def _in_steps(codec: OrderedCodec, step: float | None) -> OrderedCodec:
     Where noise hid the step of floats (None), they get decimals enough for ten thousand values of the range.
     """
     if step is None:
-        # Of floats whose digits noise hides: 4 digits after the first one of their range.
+        # Of floats whose step is not significant: 4 digits after the first one of their range.
         step = float(f"1e{math.floor(math.log10(max(codec.last - codec.cuts[0], TINY))) - 4}")
     if not step:
         return codec

@@ -148,13 +148,14 @@ class _TiedRows:
     owners: Places
     share: float
 
-    def tied(self, numbers: Points, rows: Places, rng: np.random.Generator) -> Points:
-        """Return dates of rows, as many of them the same as was measured: those that are next to each other anyhow.
+    def tied(self, numbers: Points, rows: Places, rng: np.random.Generator) -> Points | None:
+        """Return values of rows, as many of them equal as was measured: those that are nearest to each other.
 
-        All rows with one date get that of any of them, so that no date becomes more likely.
+        All rows with one value get that of any of them, so that no value becomes more likely. None if as many are
+        equal already.
 
         Args:
-            numbers: Dates of rows, shape (rows,).
+            numbers: Values of rows, shape (rows,).
             rows: Their places among all, same shape.
             rng: Sampling only.
         """
@@ -163,9 +164,12 @@ class _TiedRows:
         follows = np.append(False, (np.diff(owners[order]) == 0) & (owners[order][1:] >= 0))
         after = np.flatnonzero(follows)
         apart = numbers[order[after]] - numbers[order[after - 1]]
+        wanted = round(self.share * len(after))
+        if np.count_nonzero(apart == 0) >= wanted:
+            return None
         nearest = np.lexsort((rng.random(len(after)), apart))
         same = np.zeros(len(order), dtype=bool)
-        same[after[nearest[: round(self.share * len(after))]]] = True
+        same[after[nearest[:wanted]]] = True
         same |= follows & np.append(False, np.diff(numbers[order]) == 0)
         starts = np.flatnonzero(~same)
         sizes = np.diff(np.append(starts, len(order)))
@@ -227,8 +231,10 @@ class DatedRows:
         if len(dated):
             self._lag(numbers, dated, codec, bases, codes, rows, rng)
         if self.ties is not None and len(rows) == len(self.ties.owners):
-            dated = np.flatnonzero(inside)
-            numbers[dated] = self.ties.tied(numbers[dated], rows[dated], rng)
+            ordered = np.flatnonzero(inside)
+            tied = self.ties.tied(numbers[ordered], rows[ordered], rng)
+            if tied is not None:
+                numbers[ordered], dated = tied, ordered
         if not len(dated):
             return codes, values
         after = codec.grid.array(numbers, null)

@@ -36,6 +36,7 @@ from privbench_core.privacy.features import (
     SameReference,
     Satisfies,
     SiblingAgreement,
+    SincePrevious,
 )
 from privbench_core.privacy.noise import Counts
 from privbench_core.privacy.queries import Marginal, ParentCounts
@@ -43,6 +44,7 @@ from privbench_core.privacy.relations import is_set_null_across_units
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.views import CodedView, ViewSpec
 from privbench_core.profiles import measure_bins as refine
+from privbench_core.profiles.measure_lags import tied_columns
 from privbench_core.profiles.profile import Profile, children_column
 from privbench_core.schema.constraints import OnUnitRemoved
 from privbench_core.schema.row_constraints import Formula, InOrder, MissingTogether, MissingWhere, SameValue
@@ -585,6 +587,16 @@ def test_the_plans_tested_do_look_at_constraints(case: str, seed: int, kinds: se
     """Between values, and between what is NULL, in both measures."""
     asked = {type(of.constraint) for of in features_of(recorded_case(case, seed).views) if isinstance(of, Satisfies)}
     assert asked >= kinds
+
+
+@pytest.mark.parametrize("case", each(*(case for case in CASES if case.startswith("dated depot"))))
+def test_the_plans_tested_compare_rows_with_those_before(case: str) -> None:
+    """In all dates and whole numbers of owned rows that are not relative to other columns."""
+    recorded = recorded_case(case, 0)
+    asked = {(of.key.child, of.column) for of in features_of(recorded.views) if isinstance(of, SincePrevious)}
+    tables = recorded.database.schema.private_tables
+    assert asked == {(table.name, name) for table in tables for name in tied_columns(table)}
+    assert ("purchase", "placed") in asked
 
 
 @pytest.mark.parametrize("case", each(*CASES))

@@ -1,4 +1,4 @@
-"""The rows that views look at, as SQL: the twin of `engines.memory_relations`, which says why.
+"""The kept rows of views, as SQL: the twin of `engines.memory_relations`, which says why.
 
 Of every private table a table of its kept rows is made, where the rows are:
 
