@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from privbench_core.columns.discretizer import Binning, Discretizer
 from privbench_core.columns.group_codes import AGREEMENTS, place_count
 from privbench_core.columns.registry import is_known
+from privbench_core.columns.resolution import coarser
 from privbench_core.columns.row_constraints import VERDICTS, can_hold
 from privbench_core.errors import InternalError
 from privbench_core.privacy.budget import Price
@@ -290,8 +291,9 @@ def _admit_difference(
     of_base = feature.key.parent if isinstance(feature, OwnerDifference) else table
     to = feature.column if isinstance(feature, SincePrevious) else feature.base
     own, base = _attribute(schema, table, feature.column), _attribute(schema, of_base, to)
-    same = (own.type, own.precision, own.scale) == (base.type, base.precision, base.scale)
-    _require(same and own.type.difference is not None, site, "two columns of one type that has differences")
+    to, same = coarser(own.type, base.type), (own.precision, own.scale) == (base.precision, base.scale)
+    known = to is not None and to.difference is not None and (same or own.type is not base.type)
+    _require(known, site, "two columns of one type that has differences, or two points in time")
     _require(getattr(discretizer.codec, "nullable", False) is True, site, "a code for a row without a difference")
 
 

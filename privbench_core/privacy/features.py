@@ -40,7 +40,10 @@ class OfParent:
 
 @dataclass(frozen=True)
 class OwnDifference:
-    """A column of the row minus another one of it, of the same type; NULL where either is."""
+    """A column of the row minus another one of it; NULL where either is.
+
+    Both have the same type, or are points in time that are compared in the coarser type (`columns.resolution`).
+    """
 
     column: str
     base: str
@@ -58,9 +61,10 @@ class Satisfies:
 
 @dataclass(frozen=True)
 class OwnerDifference:
-    """A column of the row minus one of its owner, of the same type; NULL where either is, or without an owner.
+    """A column of the row minus one of its owner; NULL where either is, or without an owner.
 
-    ``key`` is the owner key. Both are values as they stand, whatever they are modelled relative to.
+    ``key`` is the owner key. Types are as in `OwnDifference`. Both are values as they stand, whatever they are modelled
+    relative to.
     """
 
     key: ForeignKey

@@ -158,7 +158,7 @@ def asked_of(features: LagFeatures, points: tuple[Mapping[str, Point], Mapping[s
 
 
 def lag_features(schema: Schema, key: ForeignKey, parent: Profile, child: Profile) -> LagFeatures:
-    """Return the lags along an owner key that can be measured: between columns of points in time of one type.
+    """Return the lags along an owner key that can be measured, those between columns of one type first.
 
     A column that is coded as its difference from another one has that column's lag.
     """
@@ -173,6 +173,7 @@ def lag_features(schema: Schema, key: ForeignKey, parent: Profile, child: Profil
             classes = lag_classes(above, own) if coded and summed and drawn else None
             if classes is not None:
                 found.append((OwnerDifference(key, name, base), classes))
+    found.sort(key=lambda each: here.column(each[0].column).type is not owner.column(each[0].base).type)
     return {str(number): each for number, each in enumerate(found[:MAX_SHARING])}
 
 
@@ -211,18 +212,18 @@ def measure_lags(
 def own_lag_pairs(table: Table) -> list[Pair]:
     """Return the columns of a table's rows whose lags can be measured, each after an earlier one: public.
 
-    Not those of which one is coded as its difference from the other, nor from a column of the owner.
+    Not those of which one is coded as its difference from the other, nor from a column of the owner. Those between
+    columns of one type come first.
     """
     relative = relative_dates(table)
     dates = [
         column
         for column in table.attributes
-        if column.type.logical.calendar
-        and column.type.difference is not None
+        if (column.type.logical.calendar or column.written_years)
         and (column.relative is None or column.name in relative)
     ]
     dates.sort(key=lambda column: column.name in relative)  # what a difference is added to is drawn before it
-    pairs = [(a, b) for a, b in combinations(dates, 2) if (a.type, a.precision) == (b.type, b.precision)]
+    pairs = sorted(combinations(dates, 2), key=lambda pair: pair[0].type is not pair[1].type)
     return [(a.name, b.name) for a, b in pairs if a.name != relative.get(b.name)][:MAX_SHARING]
 
 

@@ -283,17 +283,19 @@ class _Rows:
             return self._children(feature.key, "r")
         if isinstance(feature, OwnDifference):
             own, base = (column(tables.column(self._table, name), "r") for name in (feature.column, feature.base))
-            return difference_of(own, base, tables.schema.table(self._table).column(feature.column))
+            here = tables.schema.table(self._table)
+            return difference_of(own, base, (here.column(feature.column), here.column(feature.base)))
         if isinstance(feature, OwnerDifference):
             base = column(tables.column(feature.key.parent, feature.base), self.join(feature.key))
-            of = tables.schema.table(self._table).column(feature.column)
+            schema, parent = tables.schema, feature.key.parent
+            of = schema.table(self._table).column(feature.column), schema.table(parent).column(feature.base)
             return difference_of(column(tables.column(self._table, feature.column), "r"), base, of)
         if isinstance(feature, SincePrevious):
             here, value = tables.schema.table(self._table), column(tables.column(self._table, feature.column), "r")
             owners = tables.columns(self._table, feature.key.columns)
             before = _window(exp.Lag(this=value.copy()), owners, value, tables.order_of_kept(self._table))
             owned = exp.case().when(exp.Not(this=_ownerless(owners)), before)
-            return difference_of(value, owned, here.column(feature.column))
+            return difference_of(value, owned, (here.column(feature.column),) * 2)
         if isinstance(feature, ParentRow):
             parent, public = self.join(feature.key), tables.schema.table(feature.key.parent).public
             there = f"{parent}.n" if public else "0"
