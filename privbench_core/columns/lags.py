@@ -28,7 +28,7 @@ def lag_classes(base: Discretizer, own: Discretizer) -> Discretizer | None:
     """Return the coder of a row's column minus that of its owner; None if they are not both points in time.
 
     Whole numbers are points in time where the ranges of both, years of dates, are together narrower than their distance
-    from zero. Their lags have cells of one width: ages do not cluster at zero.
+    from zero. Their lags have cells of one width, but for zero: ages do not cluster there.
     """
     codecs = [coder.codec for coder in (base, own) if isinstance(coder.codec, OrderedCodec)]
     grids, to = [codec.grid for codec in codecs], compared_type(base, own)
@@ -38,8 +38,10 @@ def lag_classes(base: Discretizer, own: Discretizer) -> Discretizer | None:
     ends = [end for codec in codecs for end in _ends(codec, to)]
     span, grid = max(ends) - min(ends), Grid(f"{grids[1].where} - {grids[0].where}", difference)
     if years:
-        cells = range(-span, span + 1, max(1, -(-span // MAX_CODES)))
-        return Discretizer(OrderedCodec(grid, True, tuple(cells), span))
+        width = max(1, -(-span // MAX_CODES))
+        last = max(width, -(-span // width) * width)
+        cells = (*range(-last, 0, width), 0, *range(1, last + 1, width))
+        return Discretizer(OrderedCodec(grid, True, cells, last))
     # The shortest lag with a cell of its own is the whole range of the two dates, halved 20 times.
     widths = [max(1, span >> 20, *(each.step for each in grids if each.type is to))]
     while widths[-1] < span or len(widths) % 2 == 0:

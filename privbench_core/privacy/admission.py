@@ -291,8 +291,8 @@ def _admit_difference(
     of_base = feature.key.parent if isinstance(feature, OwnerDifference) else table
     to = feature.column if isinstance(feature, SincePrevious) else feature.base
     own, base = _attribute(schema, table, feature.column), _attribute(schema, of_base, to)
-    to, same = coarser(own.type, base.type), (own.precision, own.scale) == (base.precision, base.scale)
-    known = to is not None and to.difference is not None and (same or own.type is not base.type)
+    common, same = coarser(own.type, base.type), (own.precision, own.scale) == (base.precision, base.scale)
+    known = common is not None and common.difference is not None and (same or own.type is not base.type)
     _require(known, site, "two columns of one type that has differences, or two points in time")
     _require(getattr(discretizer.codec, "nullable", False) is True, site, "a code for a row without a difference")
 

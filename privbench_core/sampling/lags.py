@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -99,6 +100,17 @@ class _Base:
     def densities(self, grid: Grid) -> Array:
         """Return the density of the proposals of each class, per step of the rows' column; 0 without a lag."""
         return np.append(self.shares / np.maximum(self.widths * self._steps(grid), 1.0), 0.0)
+
+    def ends(self, grid: Grid) -> tuple[float, float]:
+        """Return between which numbers of the rows' column the values of the base lie."""
+        first, last = self._ends
+        return (first - grid.origin) / grid.step, (last - grid.origin) / grid.step
+
+    @cached_property
+    def _ends(self) -> tuple[int, int]:
+        points = first_points(self.numbers, self.to, self.kind) - (0 if self.offsets is None else self.offsets)
+        known = points[self.known] if self.known.any() else points
+        return int(known.min()), int(known.max())
 
     def _steps(self, grid: Grid) -> float:
         """Return how many steps of the rows' column are in one lag, on average."""
@@ -319,7 +331,8 @@ class DatedRows:
         for base, of in zip(bases, classes, strict=True):
             mixture += base.densities(grid)[of]
         if self.assumed:  # where the rows of such a range were drawn says nothing
-            low, high = grid.reach
+            ends = [end for base in bases for end in base.ends(grid)]
+            low, high = max(min(lowest, *ends), grid.reach[0]), min(max(highest, *ends), grid.reach[1])
             possible = (numbers >= low) & (numbers <= high)
             return _Proposals(numbers, possible / np.maximum(mixture, TINY), classes)
         prior = density * np.where(same, 1.0, TUNING.other_code)

@@ -243,9 +243,9 @@ def _ways(schema: Schema, here: Table, k: ForeignKey) -> list[SameReference]:
 
 def _apart(here: Table, there: Table) -> list[tuple[str, str]]:
     """Attributes of two tables whose difference is a whole number, as they are stored."""
-    kinds = {ColumnType.INTEGER, ColumnType.DATE}
+    kinds = {ColumnType.INTEGER, ColumnType.DATE}  # of the two, years are compared
     of_each = [[c for c in table.attributes if c.type in kinds] for table in (here, there)]
-    return [(own.name, base.name) for own in of_each[0] for base in of_each[1] if own.type is base.type]
+    return [(own.name, base.name) for own in of_each[0] for base in of_each[1]]
 
 
 def random_types(rng: np.random.Generator, schema: Schema, along: ForeignKey) -> GroupTypes:

@@ -35,7 +35,16 @@ from privbench_core.engines.sql import engine as engine_module
 from privbench_core.engines.stored import Passing, order_key
 from privbench_core.errors import SourceError
 from privbench_core.privacy.budget import Budget
-from privbench_core.privacy.features import OfParent, Own, OwnDifference, OwnFanout, ParentRow, Satisfies, UnitRows
+from privbench_core.privacy.features import (
+    OfParent,
+    Own,
+    OwnDifference,
+    OwnerDifference,
+    OwnFanout,
+    ParentRow,
+    Satisfies,
+    UnitRows,
+)
 from privbench_core.privacy.relations import WEIGHT_SCALE, is_set_null_across_units
 from privbench_core.privacy.view_building import build_references, build_values, build_view
 from privbench_core.privacy.views import CodedView, ViewSpec
@@ -193,6 +202,31 @@ def test_engines_agree_on_how_far_days_of_a_row_are_apart(place: Place) -> None:
     assert (
         known.stability == build_view(database.private(), ViewSpec("purchase", {"size": (Own("size"), size)})).stability
     )
+
+
+@pytest.mark.parametrize("place", ENGINES, indirect=True)
+def test_engines_agree_on_how_far_years_days_and_times_are_apart(place: Place) -> None:
+    """Of a row from the year 1 to the year 9999, of its owner, and where one of them is not there."""
+    days_or_years = Discretizer(codec_for(Column("apart", ColumnType.INTEGER, Range(-9, 9), nullable=True)))
+    of_row, _ = _constrained([])
+    owned = depot(0, relative=False)
+    key = owned.schema.table("purchase").owner_key
+    assert key is not None
+    pairs = permutations(("day", "time", "whole"), 2)
+    of_owner = product(("size", "placed", "paid"), ("since", "seen"))
+    for database, table, features in (
+        (of_row, "row", [OwnDifference(*pair) for pair in pairs]),
+        (owned, "purchase", [OwnerDifference(key, *pair) for pair in of_owner]),
+    ):
+        spec = ViewSpec(table, {str(n): (each, days_or_years) for n, each in enumerate(features)})
+        known = build_view(database.private(), spec)
+        with closing(engine_of(database, place)) as engine:
+            found = build_view(engine, spec)
+            for name, (feature, _) in spec.features.items():
+                np.testing.assert_array_equal(known.counts((name,)), found.counts((name,)), str(feature))
+                assert known.counts((name,))[-1] > 0, "of those without a difference"
+        inside = np.array([known.counts((name,))[:19].sum() for name in spec.features])
+        assert (inside > 0).sum() > len(inside) / 2
 
 
 def _constrained(constraints: Sequence[RowConstraint]) -> tuple[Database, ViewSpec]:

@@ -567,7 +567,7 @@ def test_the_plans_tested_do_look_at_differences_from_owners(case: str) -> None:
 
 @pytest.mark.parametrize("case", each(*(case for case in CASES if case.startswith("dated depot"))))
 def test_the_plans_tested_do_look_at_lags(case: str) -> None:
-    """Of each table whose owner is dated as well, and within its rows."""
+    """Of each table whose owner is dated as well, and within its rows; a time is compared with days."""
     shown = features_of(recorded_case(case, 0).views)
     asked = {(of.column, of.base) for of in shown if isinstance(of, OwnDifference | OwnerDifference)}
     of_owners = {*product(("placed", "paid"), ("since", "seen")), ("sent", "placed"), ("sent", "paid")}

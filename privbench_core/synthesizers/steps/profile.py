@@ -93,7 +93,7 @@ def profile_steps(
         "unique": [list(columns) for columns in table.unique],
         **_rows_kept(schema, table.name),
         **({"documents": "1"} if documents_to_learn(table.attributes) else {}),
-        **({"lags": "3"} if own_lag_pairs(table) or relative_dates(table) else {}),
+        **({"lags": "4"} if own_lag_pairs(table) or relative_dates(table) else {}),
         **({"ties": tied} if (tied := tied_columns(table)) else {}),
         **({"declared": [each.in_words for each in declared]} if (declared := declared_constraints(table)) else {}),
         # What bounds say beyond the largest T counted once.
