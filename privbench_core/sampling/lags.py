@@ -322,9 +322,8 @@ class DatedRows:
             numbers[there, number * PROPOSALS : (number + 1) * PROPOSALS] = proposed
             own += ~there
         lowest, highest = int(codec.starts[0]), int(codec.last)
-        cells = np.searchsorted(codec.starts[1:], numbers, side="right")
-        inside = (numbers >= lowest) & (numbers <= highest)
-        density = np.where(inside, (shares[: codec.ordered] / codec.widths)[cells], 0.0)
+        cells, density = codec.densities(numbers)
+        density *= shares[cells]
         same = code_of[cells] == codes[:, None]
         classes = [base.classes(rows, grid, numbers) for base in bases]
         mixture = density * same * own[:, None]
