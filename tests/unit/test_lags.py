@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -125,6 +126,27 @@ def test_differences_of_a_day_lie_as_far_from_times_of_the_owner() -> None:
         codes, after.decode(codes, rng), np.arange(len(x)), {"begun": grid_of(begun).array(first)}, rng
     )
     assert np.abs(shares_of(found.to_numpy() + first - x, codec) - shares_of(v - x, codec)).sum() / 2 < 0.05
+
+
+def test_days_follow_their_owners_beyond_a_learned_range() -> None:
+    """A tenth of the rows lies before it, some years away on average."""
+    rng = np.random.default_rng(11)
+    codec = replace(equal_width_codec(DAY, "2000-01-01", "2019-12-31", 20), open_ended=True, beyond=(900.0, 0.0))
+    code_of = np.append(np.arange(codec.ordered), [0, codec.ordered - 1])
+    own = Discretizer(codec, Binning(tuple(code_of.tolist()), (0.5, *[1.0] * 19, 0.5, 0.0), codec.ordered))
+    v = codec.grid.numbers(pa.chunked_array([own.decode(rng.integers(0, 2, 20_000), rng)]))[0].astype(np.int64)
+    assert 0.1 < np.mean(v < codec.starts[0]) < 0.4
+    x = v - rng.integers(0, 20, len(v))
+    base = dates(DAY, 24)
+    classes, lags = classes_of(base, own)
+    lag = Lag("since", "day", classes, shares_of(v - x, lags))
+    rows = dated_columns(Lags([lag]), {"day": own}, (pa.table({"since": codec.grid.array(x)}), np.arange(len(x))))[
+        "day"
+    ]
+    codes = own.encode(pa.chunked_array([codec.grid.array(v)]))
+    _, after = rows.drawn(codes, own.decode(codes, rng), np.arange(len(x)), {}, rng)
+    late = codec.grid.numbers(pa.chunked_array([after]))[0] - x
+    assert np.mean((late >= 0) & (late < 32)) > 0.97
 
 
 def test_numbers_of_a_coarser_type_begin_with_their_first_day_or_moment() -> None:
