@@ -24,6 +24,7 @@ from privbench_core.privacy.budget import Price
 from privbench_core.privacy.clipping import LARGEST_SCALE
 from privbench_core.privacy.features import (
     Along,
+    AsStored,
     CoMember,
     Feature,
     GroupTypes,
@@ -65,6 +66,7 @@ from privbench_core.schema.tables import Schema
 _QUERIES = (Marginal, Distances, SignProducts, CentreSums, ParentCounts, RankSums)
 _FEATURES = (
     Own,
+    AsStored,
     OfParent,
     OwnDifference,
     Satisfies,
@@ -228,6 +230,10 @@ def _admitted(
         _admit_constraint(schema, site, table, feature.constraint)
     if isinstance(feature, OwnDifference | OwnerDifference | SincePrevious):
         _admit_difference(schema, site, table, feature, discretizer)
+    if isinstance(feature, AsStored):
+        _require(schema.table(table).leaf(feature.column) is None, site, "columns that are stored")
+        nullable = getattr(discretizer.codec, "nullable", False)
+        _require(nullable or not _attribute(schema, table, feature.column).nullable, site, "a code for NULL")
     if isinstance(feature, Own | CoMember | OfParent):
         of = feature.key.parent if isinstance(feature, OfParent) else table
         _require_null(schema, site, of, feature.column, discretizer)

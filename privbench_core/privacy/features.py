@@ -31,6 +31,13 @@ class Own:
 
 
 @dataclass(frozen=True)
+class AsStored:
+    """A column of the row as it stands, whatever it is modelled relative to."""
+
+    column: str
+
+
+@dataclass(frozen=True)
 class OfParent:
     """A column of the row that ``key`` refers to; one that may be empty adds a code, the last, for "refers to none"."""
 
@@ -275,7 +282,7 @@ Along = (
     | MemberPlace
     | SiblingAgreement
 )
-Feature = Own | OwnDifference | Satisfies | UnitRows | Along
+Feature = Own | AsStored | OwnDifference | Satisfies | UnitRows | Along
 
 
 def feature_size(feature: Feature, discretizer: Discretizer) -> int:

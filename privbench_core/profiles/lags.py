@@ -27,7 +27,7 @@ class Lag(Storable):
     """Released: how long after a column of their owner, or another one of their own, a column of rows is dated.
 
     Attributes:
-        base: The owner's column, or the other one.
+        base: The owner's column, or the other one; empty for 1970-01-01.
         column: The rows' own.
         classes: Coder of their difference.
         shares: Of the rows, by cells of ``classes``, adding up to 1, shape (cells,).

@@ -25,7 +25,7 @@ from privbench_core.estimators.fitting import combine
 from privbench_core.guards import MAX_SHARING, TINY
 from privbench_core.marginals.one_way import OneWay
 from privbench_core.privacy.budget import Price
-from privbench_core.privacy.features import OwnDifference, OwnerDifference, SincePrevious
+from privbench_core.privacy.features import AsStored, OwnDifference, OwnerDifference, SincePrevious
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.profiles.lags import Lag, Ties, expected_lags, joint_with_lags, lag_chances, shares_of_cells
 from privbench_core.profiles.profile import Profile, parent_column
@@ -42,6 +42,7 @@ LagFeatures: TypeAlias = dict[str, Asked]
 """Lags by their name in a view, each with the coder of its classes."""
 _TIES = " ties"  # with the row before, as a column of the view
 _SIDES = " sides"  # of a lag, as a column of the view
+_SUM = " sum"  # of a difference and what it is from, as a column of the view
 
 
 @dataclass(frozen=True)
@@ -240,7 +241,7 @@ def tied_columns(table: Table) -> list[str]:
 
 def own_lag_share(table: Table) -> float:
     """Return the part of a table's price that `measure_own_lags` gets."""
-    if own_lag_pairs(table):
+    if own_lag_pairs(table) or relative_dates(table):
         return TUNING.own_lag_share
     return TUNING.number_share if tied_columns(table) else 0.0
 
@@ -252,12 +253,14 @@ class OwnLags:
     Attributes:
         features: What was measured.
         tied: Likewise, the columns of which was measured how often rows of one owner have the same value.
+        sums: Where dates lie that are coded as differences, and how many were expected where.
         noisy: Counts of the classes of each.
         relatives: Of the table, see `Profile`.
     """
 
     features: LagFeatures = field(default_factory=dict)
     tied: Mapping[str, Tied] = field(default_factory=dict)
+    sums: Mapping[str, tuple[AsStored, Point]] = field(default_factory=dict)
     noisy: OneWay = field(default_factory=lambda: OneWay({}, {}))
     relatives: Mapping[str, str] = field(default_factory=dict)
 
@@ -269,7 +272,16 @@ class OwnLags:
             (base, first), (own, second) = points[feature.base], points[feature.column]
             found.append(MeasuredLag.of(feature, (base, own, classes), (first, second), (self.noisy, number)))
         kept = (each.lag for each in found if each.distance > TUNING.least_share or each.ordered)
-        return replace(profile, lags=tuple(kept), ties=tuple(self._ties()))
+        return replace(profile, lags=(*kept, *self._sums()), ties=tuple(self._ties()))
+
+    def _sums(self) -> Iterator[Lag]:
+        """Yield where dates lie that are coded as differences, if differences that follow nothing would not."""
+        for number, (feature, (coder, expected)) in self.sums.items():
+            counts, sigmas = self.noisy.column(number + _SUM)
+            expected = expected * (self.noisy.total / max(float(expected.sum()), TINY))
+            found = onto_simplex(shrink_haar(counts, sigmas, expected), self.noisy.total)
+            if np.abs(found - expected).sum() / 2 > TUNING.least_share * self.noisy.total:
+                yield Lag("", feature.column, coder, found / max(float(found.sum()), TINY))
 
     def _ties(self) -> Iterator[Ties]:
         """Yield how often rows of one owner have the same value, one deviation of its noise below what was found."""
@@ -305,12 +317,14 @@ def measure_own_lags(session: PrivateSession, table: Table, profile: Profile, pr
         classes = lag_classes(points[base][0], points[name][0]) if {base, name} <= points.keys() else None
         if classes is not None:
             features[str(len(features))] = OwnDifference(name, base), classes
-    tied = _tied(table, profile)
-    if not (features or tied) or price.amount <= 0:
+    tied, summed = _tied(table, profile), [name for name in relatives if name in points]
+    sums = {str(number): (AsStored(name), points[name]) for number, name in enumerate(summed)}
+    if not (features or tied or sums) or price.amount <= 0:
         return OwnLags(relatives=relatives)
     asked = {**asked_of(features, (points, points)), **{number + _TIES: each for number, each in tied.items()}}
+    asked |= {number + _SUM: (feature, coder) for number, (feature, (coder, _)) in sums.items()}
     noisy = one_way_over_rows(session, table.name, asked, profile.size, price, "lags")
-    return OwnLags(features, tied, noisy, relatives)
+    return OwnLags(features, tied, sums, noisy, relatives)
 
 
 def _tied(table: Table, profile: Profile) -> dict[str, Tied]:

@@ -59,15 +59,21 @@ class _Base:
     offsets: Points | None = None
 
     @classmethod
-    def of(cls, lag: Lag, kind: ColumnType, values: pa.Array | pa.ChunkedArray) -> _Base | None:
-        """Return the base of a lag of a column of a type, with its values; None where no row has a lag."""
+    def of(cls, lag: Lag, kind: ColumnType, values: pa.Array | pa.ChunkedArray | int) -> _Base | None:
+        """Return the base of a lag of a column of a type, with its values; None where no row has a lag.
+
+        Of a lag from 1970-01-01, ``values`` is the number of rows.
+        """
         codec = lag.classes.codec
         if not isinstance(codec, OrderedCodec):
             raise InternalError(f"{lag.column}: lags are coded by intervals")
         shares = lag.shares[: codec.ordered]
         if not shares.sum() > 0:
             return None
-        (numbers, known), of_base = _points(values), _type_of(values)
+        if isinstance(values, int):
+            numbers, known, of_base = np.zeros(values, np.int64), np.ones(values, bool), kind
+        else:
+            (numbers, known), of_base = _points(values), _type_of(values)
         to = coarser(kind, of_base) or kind
         starts, numbers = np.asarray(codec.starts, np.int64), coarsened(numbers, of_base, to)
         return cls(kind, to, numbers, known, starts, codec.widths, shares / shares.sum())
@@ -258,7 +264,9 @@ class DatedRows:
         codec = self.coder.codec
         if not isinstance(codec, OrderedCodec):
             return codes, values
-        bases = [*self.owners, *filter(None, (_Base.of(lag, self.kind, others[lag.base]) for lag in self.within))]
+        n = max((len(each) for each in others.values()), default=0)
+        own = (_Base.of(lag, self.kind, others[lag.base] if lag.base else n) for lag in self.within)
+        bases = [*self.owners, *filter(None, own)]
         if self.relative is not None:
             bases = [base.above(others[self.relative]) for base in bases]
         inside = codes < self.coder.ordered

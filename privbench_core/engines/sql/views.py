@@ -19,6 +19,7 @@ from privbench_core.engines.sql.codes import code_of, difference_of, verdict_of
 from privbench_core.engines.sql.relations import Tables, weight
 from privbench_core.errors import InternalError
 from privbench_core.privacy.features import (
+    AsStored,
     CoMember,
     Feature,
     MemberPlace,
@@ -48,7 +49,16 @@ from privbench_core.schema.tables import Table
 WEIGHT, UNIT, ROWS_OF_UNIT, OWNER_ROW, ORDER = "w", "u", "s", "v", "o"
 _UNITS = f"r.u AS {UNIT}", f"r.s AS {ROWS_OF_UNIT}"  # the unit of a row, and how many rows it has
 ValueOf = (
-    Own | CoMember | OwnDifference | OwnerDifference | SincePrevious | OwnFanout | OwnerFanout | UnitRows | ParentRow
+    Own
+    | AsStored
+    | CoMember
+    | OwnDifference
+    | OwnerDifference
+    | SincePrevious
+    | OwnFanout
+    | OwnerFanout
+    | UnitRows
+    | ParentRow
 )
 _SMALL = ("tinyint", 1 << 7), ("smallint", 1 << 15)  # types, and how many codes fit them
 
@@ -279,6 +289,8 @@ class _Rows:
         tables = self._tables
         if isinstance(feature, Own | CoMember):
             return column(tables.modelled(self._table, feature.column), "r")
+        if isinstance(feature, AsStored):
+            return column(tables.column(self._table, feature.column), "r")
         if isinstance(feature, OwnFanout):
             return self._children(feature.key, "r")
         if isinstance(feature, OwnDifference):
