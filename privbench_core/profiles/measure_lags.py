@@ -276,12 +276,12 @@ class OwnLags:
 
     def _sums(self) -> Iterator[Lag]:
         """Yield where dates lie that are coded as differences, if differences that follow nothing would not."""
-        for number, (feature, (coder, expected)) in self.sums.items():
-            counts, sigmas = self.noisy.column(number + _SUM)
-            expected = expected * (self.noisy.total / max(float(expected.sum()), TINY))
-            found = onto_simplex(shrink_haar(counts, sigmas, expected), self.noisy.total)
-            if np.abs(found - expected).sum() / 2 > TUNING.least_share * self.noisy.total:
-                yield Lag("", feature.column, coder, found / max(float(found.sum()), TINY))
+        total = max(self.noisy.total, TINY) if self.sums else TINY
+        for number, (feature, (coder, shares)) in self.sums.items():
+            expected = shares * (total / max(float(shares.sum()), TINY))
+            found = onto_simplex(shrink_haar(*self.noisy.column(number + _SUM), expected), total)
+            if np.abs(found - expected).sum() / 2 > TUNING.least_share * total:
+                yield Lag("", feature.column, coder, found / total)
 
     def _ties(self) -> Iterator[Ties]:
         """Yield how often rows of one owner have the same value, one deviation of its noise below what was found."""
