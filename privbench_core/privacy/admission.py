@@ -231,9 +231,9 @@ def _admitted(
     if isinstance(feature, OwnDifference | OwnerDifference | SincePrevious):
         _admit_difference(schema, site, table, feature, discretizer)
     if isinstance(feature, AsStored):
+        stored = _attribute(schema, table, feature.column)
         _require(schema.table(table).leaf(feature.column) is None, site, "columns that are stored")
-        nullable = getattr(discretizer.codec, "nullable", False)
-        _require(nullable or not _attribute(schema, table, feature.column).nullable, site, "a code for NULL")
+        _require(getattr(discretizer.codec, "nullable", False) or not stored.nullable, site, "a code for NULL")
     if isinstance(feature, Own | CoMember | OfParent):
         of = feature.key.parent if isinstance(feature, OfParent) else table
         _require_null(schema, site, of, feature.column, discretizer)

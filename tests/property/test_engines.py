@@ -36,6 +36,7 @@ from privbench_core.engines.stored import Passing, order_key
 from privbench_core.errors import SourceError
 from privbench_core.privacy.budget import Budget
 from privbench_core.privacy.features import (
+    AsStored,
     OfParent,
     Own,
     OwnDifference,
@@ -227,6 +228,19 @@ def test_engines_agree_on_how_far_years_days_and_times_are_apart(place: Place) -
         counts = np.array([known.counts((name,)) for name in spec.features])
         assert (counts[:, :19].sum(axis=1) > 0).sum() > len(counts) / 2
         assert (counts[:, -1] > 0).sum() > len(counts) / 2, "of those without a difference"
+
+
+@pytest.mark.parametrize("place", ENGINES, indirect=True)
+def test_engines_agree_on_days_as_they_stand_that_are_modelled_as_differences(place: Place) -> None:
+    database = depot(0)
+    column = replace(database.schema.table("parcel").column("sent"), relative=None)
+    coder = Discretizer(equal_width_codec(column, "2010-01-01", "2021-12-31", 12))
+    spec = ViewSpec("parcel", {"sent": (AsStored("sent"), coder)})
+    known = build_view(database.private(), spec).counts(("sent",))
+    with closing(engine_of(database, place)) as engine:
+        np.testing.assert_array_equal(known, build_view(engine, spec).counts(("sent",)))
+    assert (known[:10] > 0).all()
+    assert known[-1] > 0, "not sent"
 
 
 def _constrained(constraints: Sequence[RowConstraint]) -> tuple[Database, ViewSpec]:

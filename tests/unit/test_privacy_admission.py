@@ -15,12 +15,14 @@ from privbench_core.columns.discretizer import Binning, Discretizer
 from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.columns.grid import Grid
 from privbench_core.columns.group_codes import AGREEMENTS, index_coder
+from privbench_core.columns.intervals import equal_width_codec
 from privbench_core.columns.registry import codec_for
 from privbench_core.columns.row_constraints import VERDICTS
 from privbench_core.errors import InternalError
 from privbench_core.privacy.budget import Budget, Measure, Price
 from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.features import (
+    AsStored,
     CoMember,
     Feature,
     GroupTypes,
@@ -454,6 +456,20 @@ def test_differences_are_between_columns_of_one_type_or_points_in_time() -> None
     assert len(possible) > len(in_time) ** 2
     with pytest.raises(InternalError, match="one type"):
         session.view(ViewSpec("row", {"x": (OwnDifference("decimala", "tenths"), APART)}))
+
+
+def test_columns_as_they_stand_are_no_keys_and_have_a_code_for_null() -> None:
+    database = depot(0)
+    column = replace(database.schema.table("parcel").column("sent"), relative=None)
+    coders = {
+        nullable: Discretizer(equal_width_codec(replace(column, nullable=nullable), "2010-01-01", "2021-12-31", 12))
+        for nullable in (True, False)
+    }
+    session, _ = session_on(database)
+    for name, coder, why in (("purchase_id", APART, "part of a key"), ("sent", coders[False], "a code for NULL")):
+        with pytest.raises(InternalError, match=why):
+            session.view(ViewSpec("parcel", {"x": (AsStored(name), coder)}))
+    session.view(ViewSpec("parcel", {"x": (AsStored("sent"), coders[True])}))
 
 
 @pytest.mark.parametrize("feature", looking_along(OWNER))
