@@ -33,7 +33,7 @@ from privbench_core.schema.columns import ColumnType
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.tuning import TUNING
-from privbench_core.units.measure_by_size import one_way_over_rows
+from privbench_core.units.measure_by_size import Features, one_way_over_rows
 
 Pair: TypeAlias = tuple[str, str]
 Asked: TypeAlias = tuple[OwnDifference | OwnerDifference, Discretizer]
@@ -318,11 +318,14 @@ def measure_own_lags(session: PrivateSession, table: Table, profile: Profile, pr
         if classes is not None:
             features[str(len(features))] = OwnDifference(name, base), classes
     tied, summed = _tied(table, profile), [name for name in relatives if name in points]
-    sums = {str(number): (AsStored(name), points[name]) for number, name in enumerate(summed)}
+    sums = {str(number): (AsStored(name), points[name]) for number, name in enumerate(summed[:MAX_SHARING])}
     if not (features or tied or sums) or price.amount <= 0:
         return OwnLags(relatives=relatives)
-    asked = {**asked_of(features, (points, points)), **{number + _TIES: each for number, each in tied.items()}}
-    asked |= {number + _SUM: (feature, coder) for number, (feature, (coder, _)) in sums.items()}
+    asked: Features = {
+        **asked_of(features, (points, points)),
+        **{number + _TIES: each for number, each in tied.items()},
+        **{number + _SUM: (feature, coder) for number, (feature, (coder, _)) in sums.items()},
+    }
     noisy = one_way_over_rows(session, table.name, asked, profile.size, price, "lags")
     return OwnLags(features, tied, sums, noisy, relatives)
 

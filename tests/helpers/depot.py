@@ -26,12 +26,15 @@ def depot(seed: int, units: int = 40, *, cascades: bool = False, relative: bool 
         units: Number of customers.
         cascades: Whether a parcel goes with the purchase that it is bundled with.
         relative: Whether days are declared relative to those of their owners, or learned by themselves; then a purchase
-            has a day on which it was paid, too, days after it or never, and a customer a time at which they were seen.
+            has a day on which it was paid, too, days after it or never. Customers were seen on a day relative to the
+            first, or at a time.
     """
     rng = np.random.default_rng(seed)
     goes = OnUnitRemoved.CASCADE if cascades else OnUnitRemoved.SET_NULL
-    seen = () if relative else (Column("seen", TIMESTAMP, Learn(), nullable=True),)
-    customer = Table("customer", (Column("id", INTEGER), Column("since", DATE, Learn()), *seen), ("id",))
+    seen = Column("seen", TIMESTAMP, Learn(), nullable=True)
+    if relative:
+        seen = replace(seen, type=DATE, domain=None, relative=Relative("since", Learn()))
+    customer = Table("customer", (Column("id", INTEGER), Column("since", DATE, Learn()), seen), ("id",))
     placed, sent = Column("placed", DATE, Learn()), Column("sent", DATE, Learn(), nullable=True)
     if relative:
         placed = replace(placed, domain=None, relative=Relative("customer.since", Learn()))
@@ -67,7 +70,7 @@ def depot(seed: int, units: int = 40, *, cascades: bool = False, relative: bool 
     free = rng.permutation(np.repeat(np.arange(len(purchases)), 2))
     beside = [int(free[i]) if rng.random() < 0.7 else None for i in range(len(parcels))]
     rows: dict[str, list[Row]] = {
-        "customer": [(unit, day, *_later(day, unit, seen)) for unit, day in enumerate(since)],
+        "customer": [(unit, day, *_later(day, unit, (seen,))) for unit, day in enumerate(since)],
         "purchase": purchases,
         "parcel": [(number, of, with_id, day) for (number, of, _, day), with_id in zip(parcels, beside, strict=True)],
     }

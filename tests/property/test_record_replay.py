@@ -27,6 +27,7 @@ from privbench_core.groups.group_model import Latents
 from privbench_core.privacy import view_building
 from privbench_core.privacy.budget import Budget
 from privbench_core.privacy.features import (
+    AsStored,
     Feature,
     Own,
     OwnDifference,
@@ -555,7 +556,7 @@ def test_the_plans_tested_do_look_at_differences_from_owners(case: str) -> None:
     for table in database.schema.private_tables:
         found = Profile.from_dict(trace.artifacts["profile", table.name].data["profile"]).discretizers
         for column, base in table.relatives:
-            assert base.name in table.owner_bases
+            assert (base.name in table.owner_bases) == (column.name != "seen")
             assert found[column.name].codec.grid.type == column.modelled.type  # type: ignore[attr-defined]
     assert any("fanout/parcel.with_id" in call.head[1] for call in recorded.tape)
     customer = database.tables["customer"]
@@ -563,6 +564,13 @@ def test_the_plans_tested_do_look_at_differences_from_owners(case: str) -> None:
     moved = replace(database, tables={**database.tables, "customer": customer.set_column(1, "since", sooner)})
     assert moved.private().column("purchase", "placed") != database.private().column("purchase", "placed")
     assert moved.private().column("parcel", "sent") == database.private().column("parcel", "sent"), "the stored day"
+
+
+@pytest.mark.parametrize("case", each(*(case for case in CASES if case.startswith("depot"))))
+def test_the_plans_tested_look_at_days_as_they_stand(case: str) -> None:
+    """Of a column that is modelled relative to another one of the row."""
+    shown = features_of(recorded_case(case, 0).views)
+    assert {of for of in shown if isinstance(of, AsStored)} == {AsStored("seen")}
 
 
 @pytest.mark.parametrize("case", each(*(case for case in CASES if case.startswith("dated depot"))))
