@@ -139,6 +139,20 @@ def _between(independent: Array, noisy: Array, rows: float) -> Array:
     return np.asarray(even + min(max(share, 0.0), 1.0) * way)
 
 
+def _seen(counts: Array, sigmas: Array, expected: Array, ordered: int) -> NDArray[np.bool_]:
+    """Return which cells of a range are not at an end where far fewer rows than expected are found, as good as none.
+
+    Noisy counts, deviations of their noise and expected counts by cells, and others after them; shapes (codes,).
+    """
+    there = np.ones(len(counts), dtype=bool)
+    for side in (np.arange(ordered), np.arange(ordered)[::-1]):
+        found, likely = np.cumsum(counts[side]), np.cumsum(expected[side])
+        deviations = np.sqrt(np.cumsum(sigmas[side] ** 2))
+        empty = (found < deviations) & (likely - found > TUNING.significant * deviations)
+        there[side[: np.max(np.flatnonzero(empty), initial=-1) + 1]] = False
+    return there
+
+
 def asked_of(features: LagFeatures, points: tuple[Mapping[str, Point], Mapping[str, Point]]) -> LagFeatures:
     """Return the columns of a view of lags: sides of each, and classes of those that could have rows on both sides.
 
@@ -278,10 +292,12 @@ class OwnLags:
         """Yield where dates lie that are coded as differences, if differences that follow nothing would not."""
         total = max(self.noisy.total, TINY) if self.sums else TINY
         for number, (feature, (coder, shares)) in self.sums.items():
-            expected = shares * (total / max(float(shares.sum()), TINY))
-            found = onto_simplex(shrink_haar(*self.noisy.column(number + _SUM), expected), total)
-            if np.abs(found - expected).sum() / 2 > TUNING.least_share * total:
-                yield Lag("", feature.column, coder, found / total)
+            (counts, sigmas), expected = self.noisy.column(number + _SUM), shares / max(float(shares.sum()), TINY)
+            seen = _seen(counts, sigmas, expected * total, coder.ordered)
+            found = onto_simplex(shrink_haar(counts, sigmas, expected * total * seen), total) * seen
+            found /= max(float(found.sum()), TINY)
+            if seen[: coder.ordered].any() and np.abs(found - expected).sum() / 2 > TUNING.least_share:
+                yield Lag("", feature.column, coder, found)
 
     def _ties(self) -> Iterator[Ties]:
         """Yield how often rows of one owner have the same value, one deviation of its noise below what was found."""

@@ -74,8 +74,8 @@ ENGINES = [
         "rows in databases",
         "a difference is base less value",
         _RELATIONS,
-        "difference_of(stored, beside, own)",
-        "difference_of(beside, stored, own)",
+        "difference_of(stored, beside, (own, base))",
+        "difference_of(beside, stored, (own, base))",
         (f"{_ENGINES}::test_engines_give_a_difference_the_same_code",),
     ),
     Mutant(

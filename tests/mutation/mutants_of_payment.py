@@ -639,6 +639,15 @@ CLOSED_LISTS = [
         ),
     ),
     Mutant(
+        "keys-as-they-stand",
+        "closed lists",
+        "keys, which become NULL with another unit, are counted as they stand",
+        _ADMISSION,
+        "stored = _attribute(schema, table, feature.column)",
+        "stored = schema.table(table).column(feature.column)",
+        (f"{_T_ADMISSION}::test_columns_as_they_stand_are_no_keys_and_have_a_code_for_null",),
+    ),
+    Mutant(
         "constraints-of-any-kind",
         "closed lists",
         "rows are judged by what nothing was proven of",

@@ -85,6 +85,21 @@ def test_seasons_lie_within_careers_and_times_after_days(tmp_path: Path) -> None
     assert (rows["at"].to_numpy() < theirs.born.to_numpy()).mean() < 0.03
 
 
+def test_sums_of_days_and_differences_end_when_those_of_the_source_do(tmp_path: Path) -> None:
+    """Everyone is observed until 2019 at most: the younger, the shorter, in years that only the sum tells."""
+    rng = np.random.default_rng(5)
+    n, last = 3000, int(np.datetime64("2019-12-31").astype(np.int64))
+    born = rng.integers(-14_000, 14_000, n)
+    until = np.where(rng.random(n) < 0.7, last - rng.integers(0, 30, n), born + (rng.random(n) * (last - born)))
+    person = Table("person", (Column("id", ColumnType.INTEGER), day("born"), day("until", "born")), ("id",))
+    tables = {"person": pa.table({"id": np.arange(n), "born": days(born), "until": days(until.astype(np.int64))})}
+    spec = place_of(tmp_path, Schema("cohort", (person,), "person"), tables).spec
+    made = sample_tables(spec, tables, 3.2, 1e-9, 0, "privbench")["person"].to_pandas(date_as_object=False)
+    assert (made.until > "2021-12-31").mean() < 0.1, "a quarter, if only differences are known"
+    assert (made.until < made.born).mean() < 0.02
+    assert 0.55 < (made.until > "2018-12-31").mean() < 0.85
+
+
 def test_rows_come_between_the_beginning_and_the_end_of_their_owners(tmp_path: Path) -> None:
     """Who dies was seen before, and no visit comes after a death, with ``died`` coded as an age."""
     rng = np.random.default_rng(1)
