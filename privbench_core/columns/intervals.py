@@ -203,7 +203,7 @@ class OrderedCodec(Codec):
         rooms = first - low, high - final
         sides = zip((-1, 1), self.outside, self.beyond, rooms, (first, final), strict=True)
         for sign, outside, mean, room, end in sides:
-            if mean > 0 and room > one:
+            if mean > 0 and room > one and (sign < 0 or self.sentinel is None):
                 yield sign, outside, mean, min(float(final) - float(first), float(min(room, EXACT_FLOAT)) - one), end
 
     def densities(self, numbers: Numbers) -> tuple[Codes, NDArray[np.float64]]:

@@ -120,8 +120,9 @@ class _Base:
 
     def _steps(self, grid: Grid) -> float:
         """Return how many steps of the rows' column are in one lag, on average."""
-        epochs = first_points(np.array([1970, 2370]), self.to, self.kind)
-        return float(epochs[1] - epochs[0]) / 400 / grid.step
+        cycle = 400  # years after which the calendar repeats itself
+        first, last = first_points(np.array([0, cycle]) + 1970, self.to, self.kind).tolist()
+        return (last - first) / cycle / grid.step
 
 
 def _points(values: pa.Array | pa.ChunkedArray) -> tuple[Points, NDArray[np.bool_]]:

@@ -21,8 +21,9 @@ from privbench_core.marginals.measured import Measured
 from privbench_core.marginals.spn import count_nodes, node_to_dict
 from privbench_core.privacy.budget import Price, zero
 from privbench_core.privacy.relations import WEIGHT_SCALE, deciding_tables, stability
-from privbench_core.profiles.measure_lags import own_lag_pairs, relative_dates, tied_columns
+from privbench_core.profiles.measure_lags import own_lag_pairs, tied_columns
 from privbench_core.profiles.measure_profile import Cells, Network, learn_table
+from privbench_core.profiles.points_in_time import relative_dates
 from privbench_core.profiles.profile import Profile
 from privbench_core.profiles.public_domains import with_public_domains
 from privbench_core.schema.columns import Learn
