@@ -262,7 +262,7 @@ def fit_sizes_and_siblings(
     of_codes = tuple(each for each in lags if each.lag.base not in parent.relatives)
     joints = {each.pair: each.joint(rows) for each in of_codes}
     return (
-        replace(sizes, pair_tables=joints, lags=tuple(each.lag for each in lags)),
+        replace(sizes, pair_tables=joints, lags=tuple(each.lag for each in lags if each.informative)),
         of_codes,
         left.share(1 - of_joints),
     )

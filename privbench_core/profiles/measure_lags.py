@@ -20,7 +20,7 @@ from privbench_core.columns.lags import AFTER, BEFORE, lag_classes, lag_sides, t
 from privbench_core.estimators.coarsening import merge_codes
 from privbench_core.estimators.denoising import onto_simplex, shrink_haar
 from privbench_core.estimators.fitting import combine
-from privbench_core.guards import MAX_SHARING, TINY
+from privbench_core.guards import FEW, MAX_SHARING, TINY
 from privbench_core.marginals.one_way import OneWay
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.features import AsStored, OwnDifference, OwnerDifference, SincePrevious
@@ -52,7 +52,7 @@ class MeasuredLag:
         lag: Released.
         chances: How likely its cells are within each pair of codes, see `lag_chances`.
         distance: Total variation distance of its classes from those of independent dates.
-        ordered: Whether one date never comes before the other.
+        ordered: Whether one date never comes before the other, and independent ones would.
     """
 
     lag: Lag
@@ -102,7 +102,13 @@ class MeasuredLag:
         shares = found / max(float(found.sum()), TINY)
         distance = float(np.abs(shares - independent / max(float(independent.sum()), TINY)).sum()) / 2
         lag = Lag(feature.base, feature.column, classes, shares_of_cells(classes, shares))
-        return cls(lag, chances, distance, ordered=not there.all())
+        ordered = float(of_side[~there].sum()) > FEW * float(of_side.sum())
+        return cls(lag, chances, distance, ordered)
+
+    @property
+    def informative(self) -> bool:
+        """Whether dates that are independent would not have the lag, beyond noise."""
+        return self.distance > TUNING.least_share or self.ordered
 
     @property
     def pair(self) -> Pair:
@@ -284,7 +290,7 @@ class OwnLags:
         for number, (feature, classes) in self.features.items():
             (base, first), (own, second) = points[feature.base], points[feature.column]
             found.append(MeasuredLag.of(feature, (base, own, classes), (first, second), (self.noisy, number)))
-        kept = (each.lag for each in found if each.distance > TUNING.least_share or each.ordered)
+        kept = (each.lag for each in found if each.informative)
         return replace(profile, lags=(*kept, *self._sums()), ties=tuple(self._ties()))
 
     def _sums(self) -> Iterator[Lag]:

@@ -122,7 +122,7 @@ class _Base:
         """Return how many steps of the rows' column are in one lag, on average."""
         cycle = 400  # years after which the calendar repeats itself
         first, last = first_points(np.array([0, cycle]) + 1970, self.to, self.kind).tolist()
-        return (last - first) / cycle / grid.step
+        return float(last - first) / cycle / grid.step
 
 
 def _points(values: pa.Array | pa.ChunkedArray) -> tuple[Points, NDArray[np.bool_]]:
