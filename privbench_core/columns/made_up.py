@@ -11,7 +11,8 @@ for a digit, a capital vowel for a capital vowel. Nothing of a value that was no
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from string import ascii_lowercase, digits
@@ -30,6 +31,9 @@ _VOWELS = "aeiou"
 _CONSONANTS = "".join(letter for letter in ascii_lowercase if letter not in _VOWELS)
 _ALIKE = (digits, _VOWELS, _CONSONANTS, _VOWELS.upper(), _CONSONANTS.upper())
 """Characters that stand for each other: made-up words can be pronounced as well as those that they imitate."""
+_RARE = frozenset("jkqvwxyzJKQVWXYZ")
+"""Letters that are rare in words: only codes, which are all in capitals, get them."""
+_WORD = re.compile(r"\b[^\W\d_]{2,}\b")
 _NUMBERS = {
     "age": (0, 100),
     "year|yr": (1950, 2030),
@@ -112,28 +116,33 @@ def _usual(where: str) -> str:
     """Return what values are like of which none was named, by the name of their column; the begin of a long one.
 
     >>> _usual("customer.ZipCode"), _usual("patient.age"), _usual("customer.city")[:10]
-    ('0', '0', 'banalen da')
+    ('0', '0', 'Banalen da')
     """
     in_digits = {"zip", "zipcode", "postal", "postcode", "plz", "phone", "fax", "mobile", "no", "nr"}
     in_digits.update(*(names.split("|") for names in _NUMBERS))
-    return "0" if words_of(where.rpartition(".")[2]) & in_digits else "banalen dan maron calabaten ad " * 10
+    return "0" if words_of(where.rpartition(".")[2]) & in_digits else "Banalen dan maron calabaten ad " * 10
 
 
 def _texts(lengths: NDArray[np.int64], imitated: Sequence[str], rng: np.random.Generator, *, whole: bool) -> list[str]:
     """Return a text of each length in the likeness of one of about that length."""
     known = np.array([len(text) for text in imitated])
+    words = Counter(word for text in imitated for word in {*_WORD.findall(text)})
+    in_several = {word for word, number in words.items() if number > 1}
+    unlikely = _RARE if any(map(str.islower, "".join(imitated))) else frozenset[str]()
     result = [""] * len(lengths)
     for length in np.unique(lengths[lengths > 0]).tolist():
         rows, off = np.flatnonzero(lengths == length), np.abs(known - length)
         near = [_stretched(imitated[place], length) for place in np.flatnonzero(off == off.min()).tolist()]
         forms = np.array([[*map(ord, text)] for text in near], np.uint32)
-        characters = forms[rng.integers(0, len(near), len(rows))]
-        # What all have in common stays, as DX in DX250, if that is no accident and leaves enough different values.
+        chosen = rng.integers(0, len(near), len(rows))
+        characters = forms[chosen]
+        # What all have in common stays, as DX in DX250, if that is no accident; so do words that several values have.
         common = (forms == forms[0]).all(axis=0) & (off.min() == 0 and 10.0 ** (1 - len(near)) < TUNING.clear)
-        common &= float(len(_VOWELS)) ** int((~common).sum()) > len(near) + len(rows)
+        stays = np.array([common | _is_in(text, in_several) for text in near])
+        stays &= float(len(_VOWELS)) ** (~stays).sum(axis=1, keepdims=True) > len(near) + len(rows)  # leaves enough
         for letters in _ALIKE:
-            codes = np.array([*map(ord, letters)], np.uint32)
-            same = np.isin(characters, codes) & ~common
+            codes = np.array([ord(letter) for letter in letters if letter not in unlikely], np.uint32)
+            same = np.isin(characters, np.array([*map(ord, letters)], np.uint32)) & ~stays[chosen]
             characters[same] = codes[rng.integers(0, len(codes), int(same.sum()))]
         if whole and not common[0]:
             characters[:, 0] = ord("1") + rng.integers(0, 9, len(rows))
@@ -143,10 +152,22 @@ def _texts(lengths: NDArray[np.int64], imitated: Sequence[str], rng: np.random.G
     return result
 
 
+def _is_in(text: str, words: Collection[str]) -> NDArray[np.bool_]:
+    """Return which characters of a text are in one of some words, shape (characters,)."""
+    found = np.zeros(len(text), bool)
+    for match in _WORD.finditer(text):
+        found[match.start() : match.end()] = match[0] in words
+    return found
+
+
 def _stretched(text: str, length: int) -> str:
-    """Return ``text`` cut, or with its last letter or digit repeated, to a length; it does not end with a blank."""
-    last = next((c for c in reversed(text) if c.isalnum()), "a")
-    return text[:length].rstrip().ljust(length, last)
+    """Return ``text`` cut, or with its last two letters or digits repeated, to a length; it does not end with a blank.
+
+    >>> _stretched("St. Paul", 4), _stretched("Houston.", 12)
+    ('St.u', 'Houston.onon')
+    """
+    last = re.search(r"([^\W_]{1,2})[\W_]*$", text)
+    return (text[:length].rstrip() + (last[1] if last else "a") * length)[:length]
 
 
 def plausible_bounds(column: Column) -> tuple[Scalar, Scalar]:

@@ -17,7 +17,7 @@ import numpy as np
 import scipy
 
 from privbench_core.arrays import Array, Numbers
-from privbench_core.estimators.segmentation import PENALTY, segments
+from privbench_core.estimators.segmentation import PENALTY, SIGNIFICANT, segments
 from privbench_core.guards import (
     BOUND_STEP,
     FITTING_ROUNDS,
@@ -144,6 +144,15 @@ def stands_out(parents: int) -> float:
     4.7
     """
     return math.sqrt(2 * math.log(max(parents, 2))) + 1
+
+
+def rows_without_reference(noisy: float, sigma: float, rows: float) -> float:
+    """Return how many of ``rows`` rows refer to none: none if noise explains their number, though it would hide not all.
+
+    >>> rows_without_reference(20.0, 10.0, 1000.0), round(rows_without_reference(200.0, 10.0, 1000.0))
+    (0.0, 200)
+    """
+    return 0.0 if noisy <= SIGNIFICANT * sigma < rows else truncated_mean(noisy, sigma, rows)
 
 
 def truncated_mean(noisy: float, sigma: float, most: float) -> float:

@@ -8,6 +8,7 @@ first is declared (`Table.row_order`), so nothing is measured.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, TypeAlias
@@ -20,10 +21,10 @@ from numpy.typing import NDArray
 from privbench_core.arrays import Numbers, dense, runs
 from privbench_core.columns.grid import Grid
 from privbench_core.columns.opaque import length_limit
-from privbench_core.columns.surrogates import random_uuids
+from privbench_core.columns.surrogates import key_alphabets, random_uuids
 from privbench_core.columns.systematic import ascends
 from privbench_core.errors import InternalError, PublishError
-from privbench_core.schema.columns import Column
+from privbench_core.schema.columns import Column, Pattern
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 
@@ -45,7 +46,7 @@ def surrogate_key(column: Column, n: int, *, prefix: str, first: int = 0, total:
     Returns:
         Integers and decimals ``first`` + 1 to ``first`` + n; text ``prefix-000001`` and so on, with the prefix
         truncated if the column is short, and numbers in base 36 if it is shorter still; consecutive dates and
-        timestamps (by the second) from 2000-01-01; UUIDs from a generator seeded with the names of table and column,
+        timestamps (by the second) from 2000-01-01; or the first texts that match its pattern, but for one; UUIDs from a generator seeded with the names of table and column,
         and ``first``.
 
     Raises:
@@ -158,6 +159,14 @@ def _series(column: Column, numbers: Numbers, total: int, prefix: str) -> pa.Arr
 
 
 def _text(column: Column, numbers: Numbers, total: int, prefix: str) -> pa.Array:
+    if isinstance(column.domain, Pattern):
+        alphabets = key_alphabets(column, column.domain, table=prefix)
+        _room(column, total, math.prod(map(len, alphabets)) - 1, prefix)
+        parts = []
+        for alphabet in reversed(alphabets):
+            numbers, places = np.divmod(numbers, len(alphabet))
+            parts.append(pa.array([*alphabet]).take(pa.array(places)))
+        return pc.binary_join_element_wise(*reversed(parts), "")
     digits, limit = max(6, len(str(total))), length_limit(column)
     head = prefix[: max(0, limit - digits - 1)]
     if head:

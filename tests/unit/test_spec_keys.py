@@ -322,7 +322,7 @@ YEARS = "{type: integer, domain: {min: 1990, max: 2020}}"
         (LINKED.replace("per_unit: 30", "per_unit: 0"),
          "c.d: max_children_per_unit is 0; declare the most rows that refer to the rows of one unit, 1 or more"),
         (SEASON.replace("id: integer", f"id: {YEARS}", 1),
-         "a.id: a domain on a key column that is the whole primary key; remove it: keys are generated"),
+         "a.id: a domain on a key column that is the whole primary key; remove it: only text keys have a pattern"),
         (SEASON.replace("{a: integer", f"{{a: {YEARS}", 1),
          "b.a: a domain on a key column of a foreign key; remove it: references are generated"),
         (SEASON.replace("foreign_keys: [", "foreign_keys: [{columns: season, references: p}, ") + PUBLIC,
