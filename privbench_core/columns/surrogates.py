@@ -10,7 +10,7 @@ Any character means a printable one of ASCII, and repetition without end up to t
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, time
 from decimal import Decimal
@@ -28,8 +28,7 @@ from privbench_core.columns.grid import qualified
 from privbench_core.columns.opaque import length_limit
 from privbench_core.errors import SpecError, did_you_mean
 from privbench_core.guards import REDRAWING_ROUNDS
-from privbench_core.schema.columns import Column, ColumnType, Pattern
-from privbench_core.schema.tables import Table
+from privbench_core.schema.columns import Column, Pattern
 from privbench_core.schema.types.arrow import uuid_text
 
 if TYPE_CHECKING:
@@ -136,6 +135,7 @@ def key_alphabets(column: Column, pattern: Pattern, *, table: str = "") -> list[
     Raises:
         SpecError: Not every text that matches has as many characters, or the column has no room for them.
 
+    >>> from privbench_core.schema.columns import ColumnType
     >>> key_alphabets(Column("id", ColumnType.TEXT), Pattern("C-[0-3]{2}"))
     ['C', '-', '0123', '0123']
     """
@@ -376,34 +376,3 @@ def _numbered(texts: list[str], max_length: int) -> list[str]:
         used.add(candidate)
         texts[row] = candidate
     return texts
-
-
-def agreeing_names(
-    table: Table, columns: Mapping[str, pa.Array], fixed: Collection[str] = frozenset()
-) -> dict[str, pa.Array]:
-    """Return the first full name and the first e-mail address of each row, made of its first and its last name.
-
-    Args:
-        table: The table.
-        columns: Values of its columns; a row without one of both names stays as it is.
-        fixed: Columns that stay: they are unique, or stand in checks.
-    """
-    named: dict[str, Column] = {}
-    for column in table.columns:
-        if isinstance(column.domain, Pattern) and column.domain.provider and column.name in columns:
-            named.setdefault(column.domain.provider, column)
-    if not {"first_name", "last_name"} <= named.keys():
-        return {}
-    full = pc.binary_join_element_wise(*(columns[named[each].name] for each in ("first_name", "last_name")), " ")
-    found = {}
-    for provider in {"name", "email"} & named.keys():
-        column = named[provider]
-        made, before = full, columns[column.name]
-        if provider == "email":
-            domains = pc.replace_substring_regex(before, "^[^@]*", "")
-            made = pc.binary_join_element_wise(pc.replace_substring(pc.utf8_lower(full), " ", "."), domains, "")
-        if column.name not in fixed:
-            found[column.name] = fitted(
-                column, pc.if_else(pc.and_(pc.is_valid(made), pc.is_valid(before)), made, before)
-            )
-    return found

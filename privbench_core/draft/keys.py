@@ -9,11 +9,11 @@ they count rows (``line``), number them (``id`` next to the time that a table is
 
 from __future__ import annotations
 
-import os.path
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import takewhile
 
 from privbench_core.backends.catalogue import Catalogue, FoundColumn, FoundKey, FoundTable
 from privbench_core.draft.names import (
@@ -120,9 +120,11 @@ def undeclared_references(table: FoundTable, parents: Iterable[FoundTable]) -> I
 def _stems(names: Sequence[str]) -> dict[str, str]:
     """Return the names of tables without first words that all share, else one, and a last one, that most of them do."""
     words = {name: words_of(own_name(name)).split() for name in names}
-    shared = len(os.path.commonprefix(list(words.values()))) if len(names) > 2 else 0
+    most = max(2, len(names) / 2)
+    places = zip(*words.values(), strict=False) if len(names) > most else ()
+    shared = sum(1 for _ in takewhile(lambda place: len({*place}) == 1, places))
     ends = [Counter(parts[place] for parts in words.values() if len(parts) > 1) for place in (0, -1)]
-    first, last = ({word for word, number in end.items() if number > max(2, len(names) / 2)} for end in ends)
+    first, last = ({word for word, number in end.items() if number > most} for end in ends)
     stems = {}
     for name, parts in words.items():
         start = min(max(shared, int(not first.isdisjoint(parts[:1]))), max(len(parts) - 1, 0))
@@ -240,7 +242,8 @@ def _reference(table: FoundTable, parent: FoundTable) -> Iterator[tuple[FoundKey
     else:
         name = primary[0].name.casefold()
         alone = name in _ID_ALONE
-        plain = [*_names_of(parent, name), *(_called(parent) if alone else [name, *_names_of(parent, "id"), *_names_of(parent, "key")])]
+        usual = [name for end in ("id", "key") for name in _names_of(parent, end)]
+        plain = [*_names_of(parent, name), *(_called(parent) if alone else [name, *usual])]
         called = [f"{singular(parent.name)}_id", *([] if alone else [primary[0].name])]
         ends = tuple(f" {words_of(each)}" for each in called)
         groups = [([other], True) for other in plain]

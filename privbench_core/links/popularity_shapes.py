@@ -17,7 +17,7 @@ import numpy as np
 import scipy
 
 from privbench_core.arrays import Array, Numbers
-from privbench_core.estimators.segmentation import PENALTY, SIGNIFICANT, segments
+from privbench_core.estimators.segmentation import PENALTY, segments
 from privbench_core.guards import (
     BOUND_STEP,
     FITTING_ROUNDS,
@@ -147,12 +147,17 @@ def stands_out(parents: int) -> float:
 
 
 def rows_without_reference(noisy: float, sigma: float, rows: float) -> float:
-    """Return how many of ``rows`` rows refer to none: none if noise explains their number, though it would hide not all.
+    """Return how many of ``rows`` rows refer to none, given a noisy number.
 
-    >>> rows_without_reference(20.0, 10.0, 1000.0), round(rows_without_reference(200.0, 10.0, 1000.0))
-    (0.0, 200)
+    Many keys that may be NULL never are. So either all rows refer to some row, or any number from 0 on refers to none,
+    each with a prior probability of a half: where the former explains the noisy number better, it is taken to be true.
+
+    >>> [round(rows_without_reference(noisy, 10.0, 1000.0)) for noisy in (-5.0, 20.0, 40.0, 200.0)]
+    [0, 0, 40, 200]
     """
-    return 0.0 if noisy <= SIGNIFICANT * sigma < rows else truncated_mean(noisy, sigma, rows)
+    apart = noisy / max(sigma, TINY)
+    no_nulls = scipy.stats.norm.logpdf(apart) + math.log(max(rows, TINY) / max(sigma, TINY))
+    return 0.0 if no_nulls > scipy.stats.norm.logcdf(apart) else truncated_mean(noisy, sigma, rows)
 
 
 def truncated_mean(noisy: float, sigma: float, most: float) -> float:

@@ -46,8 +46,8 @@ def surrogate_key(column: Column, n: int, *, prefix: str, first: int = 0, total:
     Returns:
         Integers and decimals ``first`` + 1 to ``first`` + n; text ``prefix-000001`` and so on, with the prefix
         truncated if the column is short, and numbers in base 36 if it is shorter still; consecutive dates and
-        timestamps (by the second) from 2000-01-01; or the first texts that match its pattern, but for one; UUIDs from a generator seeded with the names of table and column,
-        and ``first``.
+        timestamps (by the second) from 2000-01-01; UUIDs from a generator seeded with the names of table and column,
+        and ``first``. Texts with a pattern are the first that match it, but for the very first.
 
     Raises:
         PublishError: The type has fewer than ``total`` values.
