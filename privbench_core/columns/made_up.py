@@ -34,6 +34,8 @@ _ALIKE = (digits, _VOWELS, _CONSONANTS, _VOWELS.upper(), _CONSONANTS.upper())
 _RARE = frozenset("jkqvwxyzJKQVWXYZ")
 """Letters that are rare in words: only codes, which are all in capitals, get them."""
 _WORD = re.compile(r"\b[^\W\d_]{2,}\b")
+LIKE_FORMS = (), ("0",), tuple(f"{'0' * digits}.00" for digits in range(1, 10))
+"""What values of each form of `FormCodec` are like; nothing is known of those of any form."""
 _NUMBERS = {
     "age": (0, 100),
     "year|yr": (1950, 2030),
@@ -61,6 +63,7 @@ class MadeUp(Storable):
         longest: Most characters of a value.
         whole: Whether values are whole numbers, in digits, none of which begins with 0.
         hidden: Whether noise hid their rows, so that they occur only if counts of the column's cells show them.
+        like: What values are like of which none was named, if that was measured.
     """
 
     numbers: tuple[int, ...]
@@ -69,6 +72,7 @@ class MadeUp(Storable):
     longest: int
     whole: bool = False
     hidden: bool = False
+    like: tuple[str, ...] = ()
 
     @property
     def distinct(self) -> int:
@@ -99,17 +103,18 @@ def _values(made: MadeUp, named: tuple[str, ...], where: str) -> tuple[str, ...]
     chosen = np.sort(rng.choice(len(rows), made.distinct, p=rows / rows.sum()))
     lengths = rng.permutation(np.minimum(chosen, made.longest))
     imitated = [text for name in named if (text := name.lstrip("-") if made.whole else name)]
-    imitated = imitated or ["0" if made.whole else _usual(where)]
+    whole = made.whole or (not named and bool(made.like))
+    imitated = imitated or [*made.like] or ["0" if made.whole else _usual(where)]
     found: dict[str, None] = dict.fromkeys(named)
     for attempt in range(REDRAWING_ROUNDS):  # values that repeat another one are drawn again, at last longer ones
         repeated = []
-        for length, text in zip(lengths.tolist(), _texts(lengths, imitated, rng, whole=made.whole), strict=True):
+        for length, text in zip(lengths.tolist(), _texts(lengths, imitated, rng, whole=whole), strict=True):
             if text in found:
                 repeated.append(length)
             found[text] = None
         lengths = np.minimum(np.array(repeated, np.int64) + (2 * attempt >= REDRAWING_ROUNDS), made.longest)
     fresh = tuple(found)[len(set(named)) :]
-    return fresh or tuple(_texts(np.array([made.longest]), imitated[:1], rng, whole=made.whole))
+    return fresh or tuple(_texts(np.array([made.longest]), imitated[:1], rng, whole=whole))
 
 
 def _usual(where: str) -> str:

@@ -36,7 +36,7 @@ _SPANS = (("start", "stop"), ("start", "end"), ("begin", "end"))
 _COUNTS = (
     r"age|year( id)?|month|count|cnt|qty|quantity|(number of|num) \w+|rank|size|capacity|population|"
     r"(milli)?seconds|minutes|hours|days|weeks|months|years|votes|views|likes|clicks|visits|followers|"
-    r"wins|losses|goals|laps|seats|(bed)?rooms|floors|doors"
+    r"wins|losses|goals|purchases|employees|laps|seats|(bed)?rooms|floors|doors"
 )
 _PERIODS = r"year|season|month|quarter|week|day|hour"
 _MEASURES = (
