@@ -22,6 +22,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from privbench_core.columns.grid import Grid
+from privbench_core.columns.surrogates import draw_faker_text
 from privbench_core.guards import REDRAWING_ROUNDS
 from privbench_core.schema.columns import Column, Scalar
 from privbench_core.stored import Storable
@@ -34,6 +35,13 @@ _ALIKE = (digits, _VOWELS, _CONSONANTS, _VOWELS.upper(), _CONSONANTS.upper())
 _RARE = frozenset("jkqvwxyzJKQVWXYZ")
 """Letters that are rare in words: only codes, which are all in capitals, get them."""
 _WORD = re.compile(r"\b[^\W\d_]{2,}\b")
+_PROVIDERS = {
+    "city|town": "city",
+    "company|employer|organization|organisation": "company",
+    "job|occupation|profession": "job",
+    "street": "street_name",
+}
+"""Providers of the Faker library by what columns are called."""
 LIKE_FORMS = (), ("0",), tuple(f"{'0' * digits}.00" for digits in range(1, 10))
 """What values of each form of `FormCodec` are like; nothing is known of those of any form."""
 _NUMBERS = {
@@ -104,8 +112,10 @@ def _values(made: MadeUp, named: tuple[str, ...], where: str) -> tuple[str, ...]
     lengths = rng.permutation(np.minimum(chosen, made.longest))
     imitated = [text for name in named if (text := name.lstrip("-") if made.whole else name)]
     whole = made.whole or (not named and bool(made.like))
-    imitated = imitated or [*made.like] or ["0" if made.whole else _usual(where)]
-    found: dict[str, None] = dict.fromkeys(named)
+    known = () if named or made.like or made.whole else _known(where, made, rng)
+    found: dict[str, None] = dict.fromkeys((*named, *known))
+    lengths = lengths[len(known) :]
+    imitated = imitated or [*known] or [*made.like] or ["0" if made.whole else _usual(where)]
     for attempt in range(REDRAWING_ROUNDS):  # values that repeat another one are drawn again, at last longer ones
         repeated = []
         for length, text in zip(lengths.tolist(), _texts(lengths, imitated, rng, whole=whole), strict=True):
@@ -117,10 +127,19 @@ def _values(made: MadeUp, named: tuple[str, ...], where: str) -> tuple[str, ...]
     return fresh or tuple(_texts(np.array([made.longest]), imitated[:1], rng, whole=whole))
 
 
+def _known(where: str, made: MadeUp, rng: np.random.Generator) -> list[str]:
+    """Return different values of what a column is called, as many as it has, if a library knows some."""
+    words = words_of(where.rpartition(".")[2])
+    for names, provider in _PROVIDERS.items():
+        if words & set(names.split("|")):
+            return [*dict.fromkeys(draw_faker_text(provider, made.distinct, made.longest, rng))]
+    return []
+
+
 def _usual(where: str) -> str:
     """Return what values are like of which none was named, by the name of their column; the begin of a long one.
 
-    >>> _usual("customer.ZipCode"), _usual("patient.age"), _usual("customer.city")[:10]
+    >>> _usual("customer.ZipCode"), _usual("patient.age"), _usual("customer.segment")[:10]
     ('0', '0', 'Banalen da')
     """
     in_digits = {"zip", "zipcode", "postal", "postcode", "plz", "phone", "fax", "mobile", "no", "nr"}
