@@ -164,8 +164,8 @@ def _text(column: Column, numbers: Numbers, total: int, prefix: str) -> pa.Array
         _room(column, total, math.prod(map(len, alphabets)) - 1, prefix)
         parts = []
         for alphabet in reversed(alphabets):
-            numbers, places = np.divmod(numbers, len(alphabet))
-            parts.append(pa.array([*alphabet]).take(pa.array(places)))
+            numbers, place = np.divmod(numbers, len(alphabet))
+            parts.append(pa.array([*alphabet]).take(pa.array(place)))
         return pc.binary_join_element_wise(*reversed(parts), "")
     digits, limit = max(6, len(str(total))), length_limit(column)
     head = prefix[: max(0, limit - digits - 1)]
