@@ -112,7 +112,7 @@ def profile_steps(
         joints = {} if networks is None else {"measured": measured.to_dict()}
         return Artifact({"profile": profile.to_dict(), **joints, "summary": summary_of(table, profile, cells)})
 
-    return [count, Step(key, StepKind.PROFILE, table.name, (count.key,), count.reads, rest, run, parameters, "36")]
+    return [count, Step(key, StepKind.PROFILE, table.name, (count.key,), count.reads, rest, run, parameters, "37")]
 
 
 def released_units(artifact: Artifact) -> UnitCount:
