@@ -41,7 +41,7 @@ _PROVIDERS = {
     "job|occupation|profession": "job",
     "street": "street_name",
 }
-"""Providers of the Faker library by what columns are called."""
+"""Providers of the Faker library by the last word of what columns are called, but for name and title."""
 LIKE_FORMS = (), ("0",), tuple(f"{'0' * digits}.00" for digits in range(1, 10))
 """What values of each form of `FormCodec` are like; nothing is known of those of any form."""
 _NUMBERS = {
@@ -128,10 +128,10 @@ def _values(made: MadeUp, named: tuple[str, ...], where: str) -> tuple[str, ...]
 
 
 def _known(where: str, made: MadeUp, rng: np.random.Generator) -> list[str]:
-    """Return different values of what a column is called, as many as it has, if a library knows some."""
-    words = words_of(where.rpartition(".")[2])
+    """Return different values of what a column is called, at most as many as it has, if a library knows some."""
+    name = _separated(where.rpartition(".")[2])
     for names, provider in _PROVIDERS.items():
-        if words & set(names.split("|")):
+        if re.search(rf"(^|[_\W])({names})([_\W](name|title))?\d*$", name):
             return [*dict.fromkeys(draw_faker_text(provider, made.distinct, made.longest, rng))]
     return []
 
@@ -222,4 +222,8 @@ def plausible_bounds(column: Column) -> tuple[Scalar, Scalar]:
 
 def words_of(name: str) -> set[str]:
     """Return the words of a name, like birth and date of ``birthDate_2``."""
-    return set(re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()))
+    return set(re.findall(r"[a-z]+", _separated(name)))
+
+
+def _separated(name: str) -> str:
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
