@@ -26,6 +26,7 @@ from privbench_core.columns.discretizer import Binning, Discretizer
 from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.columns.group_codes import index_coder
 from privbench_core.columns.intervals import OrderedCodec, StepCodec, equal_width_codec, log_scale_codec
+from privbench_core.columns.opaque import FormCodec
 from privbench_core.columns.registry import codec_for
 from privbench_core.columns.row_constraints import NOT_APPLICABLE, SATISFIED, VERDICTS, VIOLATED, expected_numbers
 from privbench_core.engines import sql as search_module
@@ -426,6 +427,7 @@ def _cases() -> dict[str, tuple[Column, list[Any], list[Codec]]]:
                 categorical_codec(category, ("absent", "a\0b")),
             ],
         ),
+        "forms": (category, ["12", "1.5", ".", "", "1.2.3", "-7", "1e5", "٣", "7\n", "x7"], [FormCodec("v", True)]),
         "text": (text, TEXTS, [codec_for(text)]),
         "bytes": (data, [b"", b"\0", b"abc", b"\xff" * 9], [codec_for(data)]),
         "uuids": (ident, ["0b8b7c2e-5e0f-4d8e-9b1a-000000000001"], [codec_for(ident)]),

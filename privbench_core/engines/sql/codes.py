@@ -24,7 +24,7 @@ from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.columns.grid import Grid, in_units
 from privbench_core.columns.intervals import OrderedCodec, StepCodec
-from privbench_core.columns.opaque import OpaqueCodec
+from privbench_core.columns.opaque import FormCodec, OpaqueCodec
 from privbench_core.columns.resolution import part_shared
 from privbench_core.columns.row_constraints import (
     FIRST_DAY,
@@ -123,12 +123,24 @@ def _of_present(database: Database, value: Expr, codec: Codec, meant: Sequence[i
             length = exp.Anonymous(this="octet_length", expressions=[value.copy()])
         cells = [*meant[: lengths.ordered], meant[0], meant[codec.outside[0]]]
         return _interval(database, length, lengths, cells)
+    if isinstance(codec, FormCodec):
+        return _form(value, codec, meant)
     if isinstance(codec, StepCodec):
         found = exp.case()
         for place in range(len(codec.units) - 1, 0, -1):
             found = found.when(_is_multiple(value, codec.units[place], codec.grid), number(meant[place]))
         return found.else_(number(meant[0]))
     raise InternalError(f"{type(codec).__name__}: a codec without a form in SQL")
+
+
+def _form(value: Expr, codec: FormCodec, meant: Sequence[int]) -> Expr:
+    """Return the number that is meant by what a text is made of."""
+    digits, nothing = exp.Literal.string("0123456789"), exp.Literal.string("")
+    rest = exp.Anonymous(this="translate", expressions=[value.copy(), digits, nothing])
+    found = exp.case()
+    for place, expected in enumerate(codec.rests, 1):
+        found = found.when(exp.EQ(this=rest.copy(), expression=exp.Literal.string(expected)), number(meant[place]))
+    return found.else_(number(meant[0]))
 
 
 def _is_multiple(value: Expr, unit: float, grid: Grid) -> Expr:
