@@ -93,7 +93,7 @@ def made_projects(synthesizer: str, epsilon: float) -> dict[str, pa.Table]:
     """Return synthetic projects and tasks."""
     with TemporaryDirectory() as folder:
         place = place_of(Path(folder), *projects(units(epsilon)), synthesizer=synthesizer)
-        return samples_of(place.run_with(SeededNoise(0), epsilon))
+        return place.drawn_with(SeededNoise(0), epsilon)
 
 
 @pytest.mark.parametrize(("synthesizer", "epsilon"), CASES)

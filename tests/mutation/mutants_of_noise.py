@@ -121,9 +121,6 @@ DELTA = [
         (f"{_LEDGER}::test_what_was_spent_is_never_understated_under_a_smaller_delta",)),
 ]  # fmt: skip
 
-_MOVES = "def moves(self, view: CodedView) -> tuple[float, float]:\n"
-_CLAIMED = '        """L1 ≤ s; L2 ≤ L1."""\n        return float(view.stability), float(view.stability) ** 2'
-_HALVED = _CLAIMED.replace("), float", ") / 2, float") + " / 4"
 
 SENSITIVITY = [
     Mutant("choice-moves-little", "the sensitivity of a noisy choice is cut where scores are not", "privacy/curator.py",
