@@ -37,15 +37,9 @@ RELATIONS: dict[str, tuple[Callable[[int], Database], str, str, str]] = {
     "another private parent": (forum, "vote", "up", "long"),
 }
 MARGINALS = [
-    ("own",),
-    ("owner", "own"),
-    ("second",),
-    ("own", "second"),
-    ("second", "third"),
-    ("second", "owner", "own"),
-    ("own", "second", "third"),
-    ("third", "owner", "own", "second"),
-]
+    ("own",), ("owner", "own"), ("second",), ("own", "second"), ("second", "third"), ("second", "owner", "own"),
+    ("own", "second", "third"), ("third", "owner", "own", "second"),
+]  # fmt: skip
 
 
 def spec(database: Database, table: str, own: str, above: str) -> ViewSpec:

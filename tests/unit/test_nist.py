@@ -20,13 +20,9 @@ _DICTIONARY = {
     "DENSITY": {"values": {"min": 16.3, "max": 52864.7}},
 }
 _SCHEMA: dict[str, dict[str, object]] = {
-    "PUMA": {"values": ["25-00503"]},
-    "AGEP": {},
-    "MSP": {"has_null": True},
-    "POVPIP": {"has_null": True},
-    "INDP": {"has_null": True, "values": ["N", "0170", "7860"]},
-    "DENSITY": {},
-}
+    "PUMA": {"values": ["25-00503"]}, "AGEP": {}, "MSP": {"has_null": True}, "POVPIP": {"has_null": True},
+    "INDP": {"has_null": True, "values": ["N", "0170", "7860"]}, "DENSITY": {},
+}  # fmt: skip
 _FEATURES = tuple(_SCHEMA)
 
 
