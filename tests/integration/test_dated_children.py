@@ -27,7 +27,7 @@ DAYS = np.array([-np.inf, 0, 1, 2, 4, 8, 16, 32, 64, 128, 256, np.inf])
 
 def units(epsilon: float) -> int:
     """As many as noise needs; without any to speak of, fewer say the same."""
-    return 3_000 if epsilon < 10 else 1_000
+    return 3_000 if epsilon < 10 else 600
 
 
 def lags(database: Database, tables: dict[str, pa.Table], later: str) -> np.ndarray:
