@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from privbench_core.arrays import Array
+from privbench_core.arrays import Array, order_within
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.grid import Grid
@@ -160,22 +160,23 @@ class _TiedRows:
             rng: Sampling only.
         """
         owners = self.owners[rows]
-        order = np.lexsort((numbers, owners))
-        follows = np.append(False, (np.diff(owners[order]) == 0) & (owners[order][1:] >= 0))
-        after = np.flatnonzero(follows)
-        apart = numbers[order[after]] - numbers[order[after - 1]]
+        order = order_within(owners, numbers)
+        values, ranked = numbers[order], owners[order]
+        after = 1 + np.flatnonzero((ranked[1:] == ranked[:-1]) & (ranked[1:] >= 0))
+        apart = np.diff(values)[after - 1]
         wanted = round(self.share * len(after))
         if np.count_nonzero(apart == 0) >= wanted:
             return None
-        nearest = np.lexsort((rng.random(len(after)), apart))
+        farthest = np.partition(apart, wanted - 1)[wanted - 1]
+        nearer, as_far = after[apart < farthest], after[apart == farthest]
         same = np.zeros(len(order), dtype=bool)
-        same[after[nearest[:wanted]]] = True
-        same |= follows & np.append(False, np.diff(numbers[order]) == 0)
+        same[nearer] = True
+        same[rng.permutation(as_far)[: wanted - len(nearer)]] = True
         starts = np.flatnonzero(~same)
         sizes = np.diff(np.append(starts, len(order)))
         chosen = starts + (rng.random(len(starts)) * sizes).astype(np.int64)
         found = np.empty_like(numbers)
-        found[order] = np.repeat(numbers[order[chosen]], sizes)
+        found[order] = np.repeat(values[chosen], sizes)
         return found
 
 
@@ -234,11 +235,14 @@ class DatedRows:
             ordered = np.flatnonzero(inside)
             tied = self.ties.tied(numbers[ordered], rows[ordered], rng)
             if tied is not None:
-                numbers[ordered], dated = tied, ordered
+                changed = np.zeros(len(rows), dtype=bool)
+                changed[dated] = True
+                changed[ordered] |= tied != numbers[ordered]
+                numbers[ordered], dated = tied, np.flatnonzero(changed)
         if not len(dated):
             return codes, values
         after = codec.grid.array(numbers, null)
-        moved[dated] = self.coder.encode(pa.chunked_array([after]))[dated]
+        moved[dated] = self.coder.encode(pa.chunked_array([after.take(pa.array(dated))]))
         return moved, after
 
     def _lag(

@@ -52,7 +52,7 @@ def drawn(share: float, owners: np.ndarray, numbers: np.ndarray) -> Array:
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.9])
 def test_as_many_rows_have_the_date_of_another_one_and_no_date_becomes_more_likely(share: float) -> None:
     rng = np.random.default_rng(1)
-    owners = rng.integers(0, 1500, 12_000)
+    owners = rng.integers(0, 6000, 48_000)
     numbers = 10_957 + (rng.beta(2, 5, len(owners)) * 7000).astype(np.int64)
     found = drawn(share, owners, numbers)
     assert tied(found, owners) == pytest.approx(max(share, tied(numbers, owners)), abs=0.01)

@@ -14,6 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from sqlglot import exp
 
+from privbench_core.arrays import order_within
 from privbench_core.backends.integrity import BLOCK, RowDigest
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.differences import differences_of_numbers
@@ -364,10 +365,11 @@ class SqlRows(CodedRows):
         for rows in whole_units(self._engine._database.batches(found, _BATCH)):
             codes = {name: rows.column(called[name]).to_numpy() for name in names if name not in self._since}
             units, numbers = (rows.column(name).to_numpy() for name in (UNIT, ROWS_OF_UNIT))
-            siblings = next_siblings(rows) if compared else units
             for name in compared & self._since.keys():
                 codes[name] = self._since_previous(rows, rows.column(called[name]), name)
-            for name in compared - self._since.keys():
+            agreeing = compared - self._since.keys()
+            siblings = next_siblings(rows) if agreeing else units
+            for name in agreeing:
                 codes[name] = agreement_codes(codes[name], np.where(siblings < 0, -1, codes[name][siblings]))
             yield codes, units, numbers
 
@@ -376,7 +378,7 @@ class SqlRows(CodedRows):
         owners = rows.column(OWNER_ROW).fill_null(-1).to_numpy()
         numbers = values.cast(pa.int64()).fill_null(0).to_numpy()
         inside = np.flatnonzero(values.is_valid().to_numpy() & (owners >= 0))
-        ordered = inside[np.lexsort((numbers[inside], owners[inside]))]  # stable: equal ones stay in their order
+        ordered = inside[order_within(owners[inside], numbers[inside])]
         starts, missing = np.zeros_like(numbers), np.ones(len(numbers), dtype=bool)
         starts[ordered[1:]] = numbers[ordered[:-1]]
         missing[ordered[1:]] = np.diff(owners[ordered]) != 0
