@@ -285,6 +285,21 @@ class StepCodec(Codec):
         return 0 if self.grid.logical.numeric else self.units.index(1_000_000)
 
     @property
+    def shares(self) -> NDArray[np.float64]:
+        """Of the multiples of each unit, all equally frequent, the share of each class; shape (units, units).
+
+        >>> StepCodec(Grid("n", ColumnType.INTEGER), False, (1, 5, 10)).shares
+        array([[0.8, 0.1, 0.1],
+               [0. , 0.5, 0.5],
+               [0. , 0. , 1. ]])
+        """
+        units = np.array(self.units, np.float64)
+        dividing = np.append(1 / np.maximum(units, TINY), 0.0)
+        shares = np.triu(np.outer(units, dividing[:-1] - dividing[1:]))
+        shares[units == 0, 0] = 1.0  # what is no multiple of any
+        return shares
+
+    @property
     def proper(self) -> int:
         return len(self.units)
 

@@ -1,7 +1,7 @@
 """Learn the domains that a spec leaves out, for a part of a profile's price: ranges here, lists in `measure_lists`.
 
 A range is found on a public grid (signed powers of two, or calendar years), and its cells follow the rows on it: about
-as many rows in each. A step is the coarsest unit of which all values seem to be multiples. Where noise hides a range, a
+as many rows in each. A step is the likeliest unit of which all values are multiples. Where noise hides a range, a
 plausible one is assumed, and said to be.
 """
 
@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
 from privbench_core.arrays import Array, Mask
 from privbench_core.columns.codec import Codec
@@ -26,13 +25,14 @@ from privbench_core.guards import (
     CELLS_PER_OCTAVE,
     EXACT_FLOAT,
     EXPECTED_LEAVES,
+    GRID_STEPS,
     TINY,
     TOLERANCE,
     WRITTEN_DATES,
 )
 from privbench_core.marginals.measure_one_way import view_of_cells
 from privbench_core.marginals.measure_scores import highest_noise
-from privbench_core.privacy.budget import Measure, Price, zero
+from privbench_core.privacy.budget import Price, zero
 from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.profiles.measure_documents import learn_shapes
@@ -186,7 +186,7 @@ def _learn_range(session: PrivateSession, table: Table, column: Column, price: P
         others = seen.copy()  # than zero, which is a multiple of every unit
         others[_cells_between(grid, 0, 0)] &= grid.grid.logical.calendar
         rows = float(counts[others].sum())
-        step = _step(found.values[0][: len(classes.units)], found.sigma, classes, rows, price.measure)
+        step = _step(found.values[0][: len(classes.units)], found.sigma, classes, rows)
     if seen.any():
         rows_seen, cells = np.zeros(len(counts)), np.flatnonzero(seen)
         for run in np.split(cells, np.flatnonzero(np.diff(cells) > 1) + 1):
@@ -278,35 +278,33 @@ def _largest_run(values: Array) -> tuple[int, int]:
     return int(np.argmin(sums[:end])), end
 
 
-def _step(counts: Array, sigma: float, classes: StepCodec, rows: float, measure: Measure) -> float | None:
-    """Return the coarsest unit below which noise explains all counts, as far as noise can tell.
+def _step(counts: Array, sigma: float, classes: StepCodec, rows: float) -> float | None:
+    """Return the likeliest unit of which all values are multiples, as far as noise can tell.
 
-    Of the multiples of a unit, half or more are none of the next one: of those of 5, half are none of 10, and a second
-    is a whole minute in one of sixty. So if noise is well below a quarter of all rows, such rows show; where it is not,
-    nothing coarser than `StepCodec.usual` is taken for learned, and of floats nothing (None). Rows that show may be of
-    one unit and not show in sums, or of several.
+    Values are multiples of one unit, equally frequent, or some of them are of a coarser one, in any proportion: models
+    that are likely alike. Where noise could be a third of all rows, `StepCodec.usual` is taken, and of floats nothing
+    (None): by then, about one unit in twenty is wrong.
 
     Args:
         counts: Rows by the coarsest unit that divides them, shape (units,).
         sigma: Of their noise.
         classes: The units.
         rows: About how many rows are not zero, by another release; 0 if they are below the noise.
-        measure: Of the noise.
     """
-    usual = float(scipy.stats.norm.isf(TUNING.clear)) * sigma  # a unit is wrong for about one column in twenty
-    if usual > rows / 4 and classes.grid.continuous:
-        return None
+    if float(scipy.stats.norm.isf(TUNING.clear)) * sigma > rows / 3:
+        return None if classes.grid.continuous else classes.units[classes.usual]
+    known = slice(len(counts) - 1)  # zeros are in the last class, which rows leave out
+    shares, own = classes.shares[:, known], np.arange(1, GRID_STEPS + 1) / GRID_STEPS
 
-    def bars(summed: NDArray[np.int64]) -> Array:
-        several = np.sqrt(summed)
-        most = highest_noise(measure, sigma, len(counts))
-        return np.asarray(np.minimum(most * several, np.maximum(rows / 4, usual * several)))
+    def fit(mixed: Array) -> Array:
+        """Return the logarithms of how likely distributions of rows are, shape (..)."""
+        return np.asarray(rows * (mixed @ counts[known]) - rows**2 * (mixed**2).sum(axis=-1) / 2) / sigma**2
 
-    before = np.arange(len(counts))
-    finer, alone = np.append(0.0, np.cumsum(counts)[:-1]), np.append(0.0, counts[:-1])
-    possible = (finer <= bars(before)) & (alone <= bars(np.minimum(before, 1)))
-    possible &= (usual <= rows / 4) | (before <= classes.usual)
-    return classes.units[int(np.flatnonzero(np.cumprod(possible))[-1])]
+    fits = fit(shares)
+    for place, pure in enumerate(shares[:-1]):
+        mixed = fit(own[:, None, None] * pure + (1 - own)[:, None, None] * shares[place + 1 :])
+        fits[place] = np.logaddexp(fits[place], scipy.special.logsumexp(mixed) - math.log(mixed.size)) - math.log(2)
+    return classes.units[int(np.argmax(fits))]
 
 
 def learned_codec(grid: OrderedCodec, rows: Array, step: float | None = 0.0) -> OrderedCodec:
