@@ -103,6 +103,8 @@ def _open(place: str, path: Path, schemas: tuple[str, ...]) -> Source | None:
             from privbench_core.backends.spark import CatalogueSource
 
         return CatalogueSource(place)
+    with suppress(OSError), path.open("rb") as file:
+        place = f"sqlite:///{path.resolve()}" if file.read(len(_SQLITE)) == _SQLITE else place
     if is_url(place):
         from privbench_core.backends.sqlalchemy import DatabaseSource
 
@@ -115,11 +117,6 @@ def _open(place: str, path: Path, schemas: tuple[str, ...]) -> Source | None:
         return None
     from privbench_core.backends.duckdb import DuckDBSource
 
-    with suppress(OSError), path.open("rb") as file:  # DuckDB says of other files what is wrong
-        if file.read(len(_SQLITE)) == _SQLITE:
-            raise SourceError(
-                f"source: {path.name} is a SQLite file, not a DuckDB one; write sqlite:///{path.resolve()}"
-            )
     return DuckDBSource(path)
 
 

@@ -1,10 +1,10 @@
 """Columns that are modelled as their difference from another column of the same row, or of the row that owns it.
 
-A difference is taken between the numbers of two values (`OrderedType.number`), in 64 bits: what lies beyond them is the
-largest or smallest difference. It is NULL where one of the two values is, and the value itself, far beyond all
-differences, where that is a date like 9999-12-31 (`grid.sentinels_of`). Rows in databases get the same differences
-(`engines.sql.codes.difference_of`). The owner's values are a column of the rows
-(`Table.owner_bases`).
+A difference is taken between the numbers of two values (`OrderedType.number`), as the coarser of two types counts
+(`columns.resolution`), in 64 bits: what lies beyond them is the largest or smallest difference. It is NULL where one of
+the two values is, and the value itself, far beyond all differences, where that is a date like 9999-12-31
+(`grid.sentinels_of`). Rows in databases get the same differences (`engines.sql.codes.difference_of`). The owner's
+values are a column of the rows (`Table.owner_bases`).
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from privbench_core.columns.codec import Codes
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.documents import leaf_values
 from privbench_core.columns.grid import Grid
+from privbench_core.columns.resolution import coarsened, coarser
+from privbench_core.errors import InternalError
 from privbench_core.schema.columns import Column, Learn, Relative
 from privbench_core.schema.tables import Table
 from privbench_core.schema.types.base import INT64_MAX
@@ -47,9 +49,23 @@ def modelled_values(table: Table, rows: pa.Table, name: str) -> pa.ChunkedArray:
 
 
 def differences(column: Column, base: Column, values: Values, bases: Values) -> pa.Array:
-    """Return how far values of a column lie above those of another one of its type, NULL where either is."""
+    """Return how far values of a column lie above those of another one, NULL where either is: see `coarser`."""
     (ends, no_end), (starts, no_start) = numbers_of(column, values), numbers_of(base, bases)
-    return differences_of_numbers(column, ends, starts, no_end | no_start)
+    of = compared(column, base)
+    ends, starts = (coarsened(each, one.type, of.type) for each, one in ((ends, column), (starts, base)))
+    return differences_of_numbers(of, ends, starts, no_end | no_start)
+
+
+def compared(column: Column, base: Column) -> Column:
+    """Return a column of the type in which two are compared, the first where that is its own.
+
+    Raises:
+        InternalError: They cannot be compared.
+    """
+    to = coarser(column.type, base.type)
+    if to is None:
+        raise InternalError(f"{column.name}: a {column.type} column has no distance from a {base.type} column")
+    return column if column.type is to else Column(column.name, to)
 
 
 def differences_of_numbers(

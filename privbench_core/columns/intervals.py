@@ -7,7 +7,7 @@ are learned by the coarsest of some units that a value is a multiple of.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Decimal
 from functools import cached_property
@@ -190,17 +190,33 @@ class OrderedCodec(Codec):
 
     def _spread(self, numbers: Numbers, cells: Codes, rng: np.random.Generator) -> None:
         """Move values outside beyond the ends: as far again at most, and none below zero if the range is above it."""
+        for sign, outside, mean, most, end in self._tails():
+            which = np.flatnonzero(cells == outside)
+            far = -mean * np.log1p(rng.random(len(which)) * np.expm1(-most / mean))
+            numbers[which] = end + sign * (far if self.grid.continuous else far.astype(np.int64) + 1)
+
+    def _tails(self) -> Iterator[tuple[int, int, float, float, int | float]]:
+        """Yield the sign, cell, mean and largest distance, and end of the range of each side with values beyond it."""
         first, final, one = self.cuts[0], self.last, 0 if self.grid.continuous else 1
         low, high = self.grid.reach
         low = max(low, 0) if first >= 0 and not self.grid.logical.calendar else low
         rooms = first - low, high - final
         sides = zip((-1, 1), self.outside, self.beyond, rooms, (first, final), strict=True)
         for sign, outside, mean, room, end in sides:
-            which = np.flatnonzero(cells == outside)
-            if mean > 0 and len(which) and room > one:
-                most = min(float(final) - float(first), float(min(room, EXACT_FLOAT)) - one)
-                far = -mean * np.log1p(rng.random(len(which)) * np.expm1(-most / mean))
-                numbers[which] = end + sign * (far if self.grid.continuous else far.astype(np.int64) + one)
+            if mean > 0 and room > one and (sign < 0 or self.sentinel is None):
+                yield sign, outside, mean, min(float(final) - float(first), float(min(room, EXACT_FLOAT)) - one), end
+
+    def densities(self, numbers: Numbers) -> tuple[Codes, NDArray[np.float64]]:
+        """Return the cell of each number, and how likely `decode` draws it there, 0 where it never does; same shape."""
+        cells = np.searchsorted(self.starts, numbers, side="right") - 1
+        above, cells[cells < 0] = numbers > self.last, self.below
+        cells[above] = self.above
+        found = np.append(1 / self.widths, [0.0, 0.0])[cells]
+        for sign, outside, mean, most, end in self._tails() if self.open_ended else ():
+            which = cells == outside
+            far = sign * (numbers[which] - end).astype(np.float64)
+            found[which] = np.where(far <= most, np.exp(-far / mean) / (-mean * np.expm1(-most / mean)), 0.0)
+        return cells, found
 
     def _draw(self, cells: Codes, rng: np.random.Generator) -> Numbers:
         first = self.starts[cells]

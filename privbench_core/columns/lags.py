@@ -1,5 +1,7 @@
 """Lags: how long after its owner a row is dated, in classes that are finer the shorter the lag is.
 
+Points in time of two types are compared in the coarser one, see `columns.resolution`.
+
 A row often comes minutes after the one that it belongs to, while codes of dates are weeks wide: no joint of codes can
 say so. A lag is measured in classes of both signs around zero that are each four times as long as the one before, of
 two cells that are twice as long as each other: how a class is divided between them follows from its neighbours.
@@ -8,7 +10,6 @@ two cells that are twice as long as each other: how a class is divided between t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,47 +17,48 @@ from numpy.typing import NDArray
 from privbench_core.columns.discretizer import Binning, Discretizer
 from privbench_core.columns.grid import Grid
 from privbench_core.columns.intervals import OrderedCodec
+from privbench_core.columns.resolution import Points, coarsened, coarser
 from privbench_core.guards import MAX_CODES
 from privbench_core.schema.columns import ColumnType
 
-Points: TypeAlias = NDArray[np.int64]
 BEFORE, SAME_TIME, AFTER, NO_LAG = range(4)
 
 
 def lag_classes(base: Discretizer, own: Discretizer) -> Discretizer | None:
-    """Return the coder of a row's column minus that of its owner; None if they are not points in time of one type.
+    """Return the coder of a row's column minus that of its owner; None if they are not both points in time.
 
-    Whole numbers are points in time, such as years, where both ranges together are narrower than their distance from
-    zero. Their lags have cells of one width: ages do not cluster at zero.
+    Whole numbers are points in time where the ranges of both, years of dates, are together narrower than their distance
+    from zero. Their lags have cells of one width, but for zero: ages do not cluster there.
     """
     codecs = [coder.codec for coder in (base, own) if isinstance(coder.codec, OrderedCodec)]
-    years = len(codecs) == len((base, own)) and far_from_zero(*codecs)
-    grids = [codec.grid for codec in codecs if codec.grid.logical.calendar or years]
-    if len(grids) < len((base, own)) or len({(grid.type, grid.precision) for grid in grids}) > 1:
+    grids, to = [codec.grid for codec in codecs], compared_type(base, own)
+    years = to is ColumnType.INTEGER and far_from_zero(*codecs)
+    if to is None or (difference := to.difference) is None or not (to.logical.calendar or years):
         return None
-    ends = [int(n) * c.grid.step + c.grid.origin for c in codecs for n in (c.starts[0], c.last)]
-    span = max(ends) - min(ends)
+    ends = [end for codec in codecs for end in _ends(codec, to)]
+    span, grid = max(ends) - min(ends), Grid(f"{grids[1].where} - {grids[0].where}", difference)
     if years:
-        width = -(-span // MAX_CODES)
-        cells = range(-span, span + 1, width)
-        return Discretizer(
-            OrderedCodec(Grid(f"{grids[1].where} - {grids[0].where}", ColumnType.INTEGER), True, tuple(cells), span)
-        )
+        width = max(1, -(-span // MAX_CODES))
+        last = max(width, -(-span // width) * width)
+        cells = (*range(-last, 0, width), 0, *range(1, last + 1, width))
+        return Discretizer(OrderedCodec(grid, True, cells, last))
     # The shortest lag with a cell of its own is the whole range of the two dates, halved 20 times.
-    widths = [max(1, grids[0].step, grids[1].step, span >> 20)]
+    widths = [max(1, span >> 20, *(each.step for each in grids if each.type is to))]
     while widths[-1] < span or len(widths) % 2 == 0:
         widths.append(widths[-1] * 2)
     cuts = (*(-width for width in reversed(widths)), 0, 1, *(width + 1 for width in widths[:-1]))
-    difference = grids[0].type.difference
-    if difference is None:
-        return None
-    grid = Grid(f"{grids[1].where} - {grids[0].where}", difference)
     codec = OrderedCodec(grid, True, cuts, widths[-1])
     pairs = (np.arange(len(widths)) + 1) // 2  # the first one is by itself
     far = int(pairs[-1])
     sides = np.concatenate([far - pairs[::-1], [far + 1], far + 2 + pairs])
     code_of = np.append(sides, sides[-1] + 1 + np.arange(codec.size - codec.ordered))
     return Discretizer(codec, Binning.even(code_of, int(sides[-1]) + 1))
+
+
+def compared_type(base: Discretizer, own: Discretizer) -> ColumnType | None:
+    """Return the type in which the values of two coders are compared; None where they cannot be."""
+    kinds = [coder.codec.grid.type for coder in (base, own) if isinstance(coder.codec, OrderedCodec)]
+    return coarser(kinds[0], kinds[1]) if len(kinds) == len((base, own)) else None
 
 
 def tie_classes(own: Discretizer) -> Discretizer | None:
@@ -82,19 +84,27 @@ def lag_sides(classes: Discretizer) -> NDArray[np.int64]:
 
 
 def far_from_zero(*codecs: OrderedCodec) -> bool:
-    """Return whether the ranges of whole numbers together are narrower than their distance from zero."""
-    whole = all(codec.grid.type is ColumnType.INTEGER for codec in codecs)
-    least, most = min(codec.starts[0] for codec in codecs), max(codec.last for codec in codecs)
-    return whole and most - least < least
+    """Return whether the ranges of whole numbers, or years, together are narrower than their distance from zero."""
+    if any(coarser(codec.grid.type, ColumnType.INTEGER) is None for codec in codecs):
+        return False
+    ends = [end for codec in codecs for end in _ends(codec, ColumnType.INTEGER)]
+    return max(ends) - min(ends) < min(ends)
 
 
-def interval_points(coder: Discretizer) -> tuple[Points, Points]:
-    """Return the first value of each interval code of a column, and the one after its last, as numbers of its type."""
+def _ends(codec: OrderedCodec, to: ColumnType) -> list[int]:
+    """Return the first and the last value of a codec, as numbers of a coarser type."""
+    grid, ends = codec.grid, np.array([codec.starts[0], codec.last], np.int64)
+    return [*map(int, coarsened(ends * grid.step + grid.origin, grid.type, to))]
+
+
+def interval_points(coder: Discretizer, to: ColumnType) -> tuple[Points, Points]:
+    """Return the first value of each interval code of a column, and the one after its last, as numbers of ``to``."""
     codec, intervals = coder.codec, Intervals.of(coder)
     if not isinstance(codec, OrderedCodec):
         return intervals.first, intervals.last
-    first, after = (numbers * codec.grid.step + codec.grid.origin for numbers in (intervals.first, intervals.last + 1))
-    return first, after
+    grid = codec.grid
+    first, after = (numbers * grid.step + grid.origin for numbers in (intervals.first, intervals.last + 1))
+    return coarsened(first, grid.type, to), coarsened(after - 1, grid.type, to) + 1
 
 
 @dataclass(frozen=True)

@@ -116,6 +116,37 @@ class OpaqueCodec(Codec):
         return np.asarray(alphabet[drawn])
 
 
+@dataclass(frozen=True)
+class FormCodec(Codec):
+    """Texts by what they are made of: anything, digits alone, or digits and one point.
+
+    Attributes:
+        where: ``table.column`` (or just the column), for messages.
+        nullable: Whether the column has a cell for NULL.
+    """
+
+    where: str
+    nullable: bool
+    type: ClassVar[ColumnType] = ColumnType.CATEGORY
+    rests: ClassVar[tuple[str, ...]] = ("", ".")
+    """What is left of a text without its digits, for each cell but the first."""
+
+    @property
+    def proper(self) -> int:
+        return 1 + len(self.rests)
+
+    def encode(self, values: pa.ChunkedArray) -> Codes:
+        if not self.type.logical.accepts(values.type):
+            raise wrong_type(self.where, self.type, values.type)
+        texts = values.cast(pa.large_string()).combine_chunks()
+        rests = pc.replace_substring_regex(texts, "[0-9]", "")
+        cells = 1 + pc.index_in(rests, value_set=pa.array(self.rests, pa.large_string())).fill_null(-1).to_numpy()
+        return self.with_nulls(cells.astype(np.int32), null_mask(texts), self.where)
+
+    def decode(self, cells: Codes, rng: np.random.Generator) -> pa.Array:
+        raise InternalError(f"{self.where}: values are not drawn by their form")
+
+
 def length_limit(column: Column) -> int:
     """Return the maximal length of a value: the declared bound, or that of the SQL type if it is lower.
 

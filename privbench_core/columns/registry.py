@@ -13,13 +13,13 @@ from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.columns.grid import Grid, qualified
 from privbench_core.columns.intervals import OrderedCodec, StepCodec, equal_width_codec
 from privbench_core.columns.made_up import MadeUp
-from privbench_core.columns.opaque import OpaqueCodec, length_limit
+from privbench_core.columns.opaque import FormCodec, OpaqueCodec, length_limit
 from privbench_core.columns.surrogates import SurrogateCodec, pattern_codec
 from privbench_core.errors import InternalError
 from privbench_core.schema.columns import Column, ColumnType, Learn, Pattern, Range, Values
 from privbench_core.stored import fields_of
 
-_CODECS = (OrderedCodec, CategoricalCodec, OpaqueCodec, FanoutCodec, SurrogateCodec, StepCodec)
+_CODECS = (OrderedCodec, CategoricalCodec, OpaqueCodec, FanoutCodec, SurrogateCodec, StepCodec, FormCodec)
 _PARTS = (Grid, MadeUp, Pattern)
 
 

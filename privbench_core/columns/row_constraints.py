@@ -127,7 +127,8 @@ def expected_numbers(table: Table, constraint: ValueConstraint, values: Mapping[
     if not isinstance(constraint, PartOfDate):
         return numbers_of(table.column(constraint.of), values[constraint.of])
     numbers, null = numbers_of(table.column(constraint.of), values[constraint.of])
-    found = _part(numbers.astype(np.int64), constraint.part, table.column(constraint.of).type is ColumnType.DATE)
+    in_days = table.column(constraint.of).type is ColumnType.DATE
+    found = part_of_dates(numbers.astype(np.int64), constraint.part, in_days=in_days)
     return found, null
 
 
@@ -216,8 +217,11 @@ def numbers_of(column: Column, values: Values) -> tuple[Numbers, Mask]:
     return Grid.of(column).numbers(chunked)
 
 
-def _part(points: NDArray[np.int64], part: DatePart, in_days: bool) -> NDArray[np.int64]:
-    """Return a part of days, or microseconds, since 1970; what lies beyond the years 1 to 9999 counts as their end."""
+def part_of_dates(points: NDArray[np.int64], part: DatePart, *, in_days: bool) -> NDArray[np.int64]:
+    """Return a part of days, or microseconds, since 1970, shape (n,).
+
+    What lies beyond the years 1 to 9999 counts as their end.
+    """
     times = np.clip(points, FIRST_DAY, LAST_DAY) * DAY if in_days else points
     times = np.clip(times, FIRST_DAY * DAY, (LAST_DAY + 1) * DAY - 1)
     if part is DatePart.HOUR:

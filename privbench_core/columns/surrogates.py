@@ -10,7 +10,7 @@ Any character means a printable one of ASCII, and repetition without end up to t
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, time
 from decimal import Decimal
@@ -29,7 +29,6 @@ from privbench_core.columns.opaque import length_limit
 from privbench_core.errors import SpecError, did_you_mean
 from privbench_core.guards import REDRAWING_ROUNDS
 from privbench_core.schema.columns import Column, Pattern
-from privbench_core.schema.tables import Table
 from privbench_core.schema.types.arrow import uuid_text
 
 if TYPE_CHECKING:
@@ -128,6 +127,41 @@ def random_uuids(n: int, rng: np.random.Generator) -> pa.Array:
     raw[:, 6] = raw[:, 6] & 0x0F | 0x40
     raw[:, 8] = raw[:, 8] & 0x3F | 0x80
     return uuid_text(raw)
+
+
+def key_alphabets(column: Column, pattern: Pattern, *, table: str = "") -> list[str]:
+    """Return the characters that a text key may have at each of its places, by its pattern.
+
+    Raises:
+        SpecError: Not every text that matches has as many characters, or the column has no room for them.
+
+    >>> from privbench_core.schema.columns import ColumnType
+    >>> key_alphabets(Column("id", ColumnType.TEXT), Pattern("C-[0-3]{2}"))
+    ['C', '-', '0123', '0123']
+    """
+    where = f"{qualified(column, table)}: the pattern of a key"
+    try:
+        places = list(_places(_parser.parse(pattern.regex or ".*")))
+    except (re.error, _UnfollowableError):
+        found = "is not made of characters, classes and {n} alone"
+        raise SpecError(f"{where} {found}; write one like 'C-[0-9]{{6}}', by which keys are numbered") from None
+    if len(places) > length_limit(column):
+        raise SpecError(f"{where} makes {len(places)} characters; shorten it or raise max_length")
+    return places
+
+
+def _places(parsed: Any) -> Iterator[str]:
+    for kind, value in parsed:
+        if kind is sre.LITERAL:
+            yield chr(value)
+        elif kind is sre.IN:
+            yield "".join(sorted(_listed(kind, value)))
+        elif kind in _REPEATS and value[0] == value[1]:
+            yield from [*_places(value[2])] * value[0]
+        elif kind is sre.SUBPATTERN:
+            yield from _places(value[-1])
+        else:
+            raise _UnfollowableError
 
 
 def check_regex(regex: str, max_length: int, where: str) -> None:
@@ -271,10 +305,13 @@ def draw_faker_text(provider: str, n: int, max_length: int, rng: np.random.Gener
     Texts longer than ``max_length`` are drawn again, and cut (before the @) if that does not help. Those that name one
     person or thing (`email`, `phone_number`, ..) are distinct as far as their form allows.
     """
-    make: Callable[[], object] = getattr(_generator(int(rng.integers(2**63))), provider)
+    generator = _generator(int(rng.integers(2**63)))
+    # Unweighted, three of four of Faker's names would have a title.
+    parts = ("first_name", "last_name") if provider == "name" else (provider,)
+    make: list[Callable[[], object]] = [getattr(generator, part) for part in parts]
 
     def text() -> str:
-        return ", ".join(str(make()).splitlines())
+        return ", ".join(" ".join(str(each()) for each in make).splitlines())
 
     made = [text() for _ in range(n)]
     for _ in range(REDRAWING_ROUNDS):
@@ -339,34 +376,3 @@ def _numbered(texts: list[str], max_length: int) -> list[str]:
         used.add(candidate)
         texts[row] = candidate
     return texts
-
-
-def agreeing_names(
-    table: Table, columns: Mapping[str, pa.Array], fixed: Collection[str] = frozenset()
-) -> dict[str, pa.Array]:
-    """Return the first full name and the first e-mail address of each row, made of its first and its last name.
-
-    Args:
-        table: The table.
-        columns: Values of its columns; a row without one of both names stays as it is.
-        fixed: Columns that stay: they are unique, or stand in checks.
-    """
-    named: dict[str, Column] = {}
-    for column in table.columns:
-        if isinstance(column.domain, Pattern) and column.domain.provider and column.name in columns:
-            named.setdefault(column.domain.provider, column)
-    if not {"first_name", "last_name"} <= named.keys():
-        return {}
-    full = pc.binary_join_element_wise(*(columns[named[each].name] for each in ("first_name", "last_name")), " ")
-    found = {}
-    for provider in {"name", "email"} & named.keys():
-        column = named[provider]
-        made, before = full, columns[column.name]
-        if provider == "email":
-            domains = pc.replace_substring_regex(before, "^[^@]*", "")
-            made = pc.binary_join_element_wise(pc.replace_substring(pc.utf8_lower(full), " ", "."), domains, "")
-        if column.name not in fixed:
-            found[column.name] = fitted(
-                column, pc.if_else(pc.and_(pc.is_valid(made), pc.is_valid(before)), made, before)
-            )
-    return found

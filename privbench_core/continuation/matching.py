@@ -307,7 +307,7 @@ def _counted_within(column: Column, group: tuple[str, ...], new: dict[str, pa.Ar
 def _numbered_text(column: Column, there: pa.ChunkedArray, count: int) -> pa.Array | None:
     """Return texts that go on numbering, as ``person-000042`` does; None if the texts so far are not numbered."""
     heads = pc.unique(pc.utf8_rtrim(pc.drop_null(there), characters=digits)).to_pylist()
-    if len(heads) != 1 or not heads[0]:
+    if len(heads) != 1:
         return None
     tails = pc.utf8_slice_codeunits(pc.drop_null(there), len(heads[0]))
     if pc.any(pc.equal(tails, "")).as_py() or pc.max(pc.utf8_length(tails)).as_py() > 18:  # noqa: PLR2004 - of 64 bits

@@ -66,7 +66,7 @@ def draft_columns(
         elif public or column.name in references:
             chosen = _without_domain(column, sample)
         elif column.name in numbered:
-            chosen = _without_domain(column, sample).noting(*numbered[column.name])
+            chosen = _numbered(column, _without_domain(column, sample).noting(*numbered[column.name]), usable)
         else:
             chosen = _modelled(table, column, sample)
             chosen = _in_key(column, chosen) if is_key else chosen
@@ -150,6 +150,16 @@ def _without_domain(column: FoundColumn, sample: SampleColumn | None) -> _Chosen
         kind = sample.type
     is_text = kind is ColumnType.CATEGORY and not column.values
     return _Chosen(ColumnType.TEXT if is_text else kind, {})
+
+
+def _numbered(column: FoundColumn, chosen: _Chosen, table: FoundTable) -> _Chosen:
+    """Return a generated key column; texts that are a whole key get a form, of which the owner knows more."""
+    if chosen.type is not ColumnType.TEXT or table.primary_key != (column.name,):
+        return chosen
+    if column.native != CSV:
+        return chosen.noting("or domain: {pattern: 'C-[0-9]{5}'}, the form of new keys")
+    form = replace(chosen, fields={"domain": {"pattern": "[1-9][0-9]{8}"}})
+    return form.noting("the form of new keys; if yours are not numbers, write theirs: 'C-[0-9]{5}'")
 
 
 def _modelled(table: FoundTable, column: FoundColumn, sample: SampleColumn | None) -> _Chosen:

@@ -13,6 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import takewhile
 
 from privbench_core.backends.catalogue import Catalogue, FoundColumn, FoundKey, FoundTable
 from privbench_core.draft.names import (
@@ -117,13 +118,16 @@ def undeclared_references(table: FoundTable, parents: Iterable[FoundTable]) -> I
 
 
 def _stems(names: Sequence[str]) -> dict[str, str]:
-    """Return the names of tables without a first and a last word that most of them share."""
+    """Return the names of tables without first words that all share, else one, and a last one, that most of them do."""
     words = {name: words_of(own_name(name)).split() for name in names}
+    most = max(2, len(names) / 2)
+    places = zip(*words.values(), strict=False) if len(names) > most else ()
+    shared = sum(1 for _ in takewhile(lambda place: len({*place}) == 1, places))
     ends = [Counter(parts[place] for parts in words.values() if len(parts) > 1) for place in (0, -1)]
-    first, last = ({word for word, number in end.items() if number > max(2, len(names) / 2)} for end in ends)
+    first, last = ({word for word, number in end.items() if number > most} for end in ends)
     stems = {}
     for name, parts in words.items():
-        start = int(len(parts) > 1 and parts[0] in first)
+        start = min(max(shared, int(not first.isdisjoint(parts[:1]))), max(len(parts) - 1, 0))
         stop = len(parts) - int(len(parts) - start > 1 and parts[-1] in last)
         stems[name] = name if stop - start == len(parts) else "_".join(parts[start:stop])
     return stems if len({stem.casefold() for stem in stems.values()}) == len(names) else {name: name for name in names}
@@ -182,8 +186,12 @@ def _names_of(table: FoundTable, end: str) -> list[str]:
 
 
 def _called(table: FoundTable) -> list[str]:
-    """Return the names of a table in lower case: ``patient`` and ``patients`` hold what its key ``id`` does."""
-    return list(dict.fromkeys((singular(table.name), own_name(table.name).casefold())))
+    """Return the names of a table in lower case: ``patient`` and ``patients`` hold what its key ``id`` does.
+
+    Names of several words come without underscores, too: ``ProductCategoryKey`` is of ``product_categories``.
+    """
+    names = (singular(table.name), own_name(table.name).casefold())
+    return list(dict.fromkeys((*names, *(name.replace("_", "") for name in names))))
 
 
 def _primary(
@@ -234,7 +242,8 @@ def _reference(table: FoundTable, parent: FoundTable) -> Iterator[tuple[FoundKey
     else:
         name = primary[0].name.casefold()
         alone = name in _ID_ALONE
-        plain = [*_names_of(parent, name), *(_called(parent) if alone else [name, *_names_of(parent, "id")])]
+        usual = [name for end in ("id", "key") for name in _names_of(parent, end)]
+        plain = [*_names_of(parent, name), *(_called(parent) if alone else [name, *usual])]
         called = [f"{singular(parent.name)}_id", *([] if alone else [primary[0].name])]
         ends = tuple(f" {words_of(each)}" for each in called)
         groups = [([other], True) for other in plain]

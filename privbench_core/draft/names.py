@@ -34,9 +34,9 @@ _DATES = r"(?!update|outdate|backdate|candidate|mandate|validate)[a-z]*date"  # 
 _TIMES = r"timestamp|date ?time|created|updated|([a-z]+ed|paid|sent|made) at"
 _SPANS = (("start", "stop"), ("start", "end"), ("begin", "end"))
 _COUNTS = (
-    r"age|year( id)?|month|quarter|count|cnt|qty|quantity|(number of|num) \w+|rank|size|capacity|population|"
+    r"age|year( id)?|month|count|cnt|qty|quantity|(number of|num) \w+|rank|size|capacity|population|"
     r"(milli)?seconds|minutes|hours|days|weeks|months|years|votes|views|likes|clicks|visits|followers|"
-    r"wins|losses|goals|laps|seats|(bed)?rooms|floors|doors"
+    r"wins|losses|goals|purchases|employees|laps|seats|(bed)?rooms|floors|doors"
 )
 _PERIODS = r"year|season|month|quarter|week|day|hour"
 _MEASURES = (
@@ -120,7 +120,7 @@ _CONTENTS = (
     (r"(last|family|sur|maiden) ?name|lname|name last", _fake(_NAMES, "last_name")),
     (r"(full|contact|person|customer|patient|employee) ?name", _fake(_NAMES, "name")),
     (r"(address|street|addr)( ?line)?", _fake(_ADDRESSES, "street_address")),
-    (r"zip|zip ?code|post ?code|postal ?code", _fake(_POSTAL_CODES, "postcode")),
+    (r"zip|zip ?code|post ?code|postal ?code", Guess(_POSTAL_CODES, Learn())),
     (r"url|website|homepage|link", Guess("addresses of pages", Pattern(provider="url"), of_persons=False)),
     (r"password|passwd|pwd|hash|token|secret|(api|session) key|session data|salt", Guess("secrets", None)),
     (

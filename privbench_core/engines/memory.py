@@ -22,6 +22,7 @@ from privbench_core.errors import InternalError
 from privbench_core.guards import RANGE_ROWS
 from privbench_core.privacy.clipping import UnitsOfRows
 from privbench_core.privacy.features import (
+    AsStored,
     CoMember,
     Feature,
     MemberPlace,
@@ -50,6 +51,7 @@ from privbench_core.schema.row_constraints import RowConstraint
 Index = NDArray[np.int64] | slice
 OfRow = (
     Own
+    | AsStored
     | CoMember
     | UnitRows
     | OwnFanout
@@ -182,8 +184,9 @@ class PrivateDatabase(Relations):
 
     def _codes_of_all(self, table: str, feature: OfRow, discretizer: Discretizer) -> Codes:
         """Return the codes of a column of a view in all rows of its table."""
-        if isinstance(feature, Own | CoMember):  # which rows are whose co-members is for the tuples to say
-            return _encoded(self.column(table, feature.column), discretizer)
+        if isinstance(feature, Own | AsStored | CoMember):  # which rows are whose co-members is for the tuples to say
+            values = self.values_of if isinstance(feature, AsStored) else self.column
+            return _encoded(values(table, feature.column), discretizer)
         if isinstance(feature, UnitRows):
             return _encoded_numbers(self.unit_rows(table), discretizer)
         if isinstance(feature, OwnFanout):

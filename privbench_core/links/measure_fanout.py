@@ -34,6 +34,7 @@ from privbench_core.estimators.fitting import fit_margins, row_shares, with_row_
 from privbench_core.guards import NEGLIGIBLE, TINY
 from privbench_core.links.fanout import Fanout
 from privbench_core.links.measure_agreements import measure_agreements
+from privbench_core.links.popularity_shapes import rows_without_reference
 from privbench_core.marginals.measure_pairs import PairwiseFit
 from privbench_core.marginals.measure_scores import has_power, highest_noise
 from privbench_core.marginals.one_way import OneWay
@@ -217,7 +218,7 @@ def fit_sizes(session: PrivateSession, ownership: Ownership, price: Price) -> Fa
     if key.optional:
         view = session.view(ViewSpec(key.child, {_OWNER: (ParentRow(key), present_or_not(_OWNER))}), "owners")
         found = view.measure("owned or not", [Marginal((_OWNER,))], price.share(TUNING.first_look))
-        ownerless = max(0.0, float(found.values[0][1]))
+        ownerless = rows_without_reference(float(found.values[0][1]), found.sigma, children.rows)
         price = price.share(1 - TUNING.first_look)
     owned = replace(children, rows=max(0.0, children.rows - ownerless))
     counts, fanout_tables = _counts(session, ownership, owned, ownerless, price)
@@ -262,7 +263,7 @@ def fit_sizes_and_siblings(
     of_codes = tuple(each for each in lags if each.lag.base not in parent.relatives)
     joints = {each.pair: each.joint(rows) for each in of_codes}
     return (
-        replace(sizes, pair_tables=joints, lags=tuple(each.lag for each in lags)),
+        replace(sizes, pair_tables=joints, lags=tuple(each.lag for each in lags if each.informative)),
         of_codes,
         left.share(1 - of_joints),
     )

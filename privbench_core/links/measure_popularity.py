@@ -21,7 +21,7 @@ from privbench_core.estimators.fitting import combine
 from privbench_core.estimators.segmentation import ABSOLUTE
 from privbench_core.guards import MAX_CELLS, TINY
 from privbench_core.links.popularity import ByRank, ByRow, Margin, raked
-from privbench_core.links.popularity_shapes import rank_ends, row_counts, truncated_mean, zipf
+from privbench_core.links.popularity_shapes import rank_ends, row_counts, rows_without_reference, zipf
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.queries import Marginal, ParentCounts, RankSums
@@ -113,7 +113,7 @@ class ParentReferences:
     def popularity(self) -> tuple[ByRow, float]:
         """How often each row is referred to, and the share of rows that refer to none."""
         rows = self.view.size.rows
-        none = truncated_mean(float(self.noisy[-1]), self.sigma, rows) if self.optional else 0.0
+        none = rows_without_reference(float(self.noisy[-1]), self.sigma, rows) if self.optional else 0.0
         counts = row_counts(self.noisy[:-1], self.sigma, max(1.0, rows - none))
         total = float(counts.sum())
         if self.attributes:

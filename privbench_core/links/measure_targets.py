@@ -25,7 +25,7 @@ from privbench_core.guards import MAX_PUBLIC_CODES, NEGLIGIBLE, SHOWN_DEVIATIONS
 from privbench_core.links.fanout import Fanout
 from privbench_core.links.lookup import ROW, TARGET, coded_by_position
 from privbench_core.links.measure_popularity import ParentReferences, row_popularity
-from privbench_core.links.popularity_shapes import truncated_mean
+from privbench_core.links.popularity_shapes import rows_without_reference
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.features import Feature, OfParent, ParentFanout
 from privbench_core.privacy.session import PrivateSession
@@ -126,7 +126,7 @@ def clean_target(noisy: Array, sigma: float, usual: Array, total: float, *, or_n
     codes = len(usual)
     if or_none:
         found = (codes * noisy[-1] + total - noisy[:-1].sum()) / (codes + 1)
-        none = truncated_mean(float(found), sigma * math.sqrt(codes / (codes + 1)), total)
+        none = rows_without_reference(float(found), sigma * math.sqrt(codes / (codes + 1)), total)
         return np.append(clean_target(noisy[:-1], sigma, usual, total - none), none)
     guess = usual * total
     apart = float(((noisy - guess) ** 2).sum()) / max(sigma, TINY) ** 2

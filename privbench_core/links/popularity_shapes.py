@@ -146,6 +146,20 @@ def stands_out(parents: int) -> float:
     return math.sqrt(2 * math.log(max(parents, 2))) + 1
 
 
+def rows_without_reference(noisy: float, sigma: float, rows: float) -> float:
+    """Return how many of ``rows`` rows refer to none, given a noisy number.
+
+    Many keys that may be NULL never are. So either all rows refer to some row, or any number from 0 on refers to none,
+    each with a prior probability of a half: where the former explains the noisy number better, it is taken to be true.
+
+    >>> [round(rows_without_reference(noisy, 10.0, 1000.0)) for noisy in (-5.0, 20.0, 40.0, 200.0)]
+    [0, 0, 40, 200]
+    """
+    apart = noisy / max(sigma, TINY)
+    no_nulls = scipy.stats.norm.logpdf(apart) + math.log(max(rows, TINY) / max(sigma, TINY))
+    return 0.0 if no_nulls > scipy.stats.norm.logcdf(apart) else truncated_mean(noisy, sigma, rows)
+
+
 def truncated_mean(noisy: float, sigma: float, most: float) -> float:
     """Return the mean of a normal distribution of which only what is from 0 to ``most`` is possible.
 

@@ -17,12 +17,14 @@ from numpy.typing import NDArray
 from privbench_core.columns.discretizer import Binning, Discretizer
 from privbench_core.columns.group_codes import AGREEMENTS, place_count
 from privbench_core.columns.registry import is_known
+from privbench_core.columns.resolution import coarser
 from privbench_core.columns.row_constraints import VERDICTS, can_hold
 from privbench_core.errors import InternalError
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.clipping import LARGEST_SCALE
 from privbench_core.privacy.features import (
     Along,
+    AsStored,
     CoMember,
     Feature,
     GroupTypes,
@@ -64,6 +66,7 @@ from privbench_core.schema.tables import Schema
 _QUERIES = (Marginal, Distances, SignProducts, CentreSums, ParentCounts, RankSums)
 _FEATURES = (
     Own,
+    AsStored,
     OfParent,
     OwnDifference,
     Satisfies,
@@ -227,6 +230,10 @@ def _admitted(
         _admit_constraint(schema, site, table, feature.constraint)
     if isinstance(feature, OwnDifference | OwnerDifference | SincePrevious):
         _admit_difference(schema, site, table, feature, discretizer)
+    if isinstance(feature, AsStored):
+        stored = _attribute(schema, table, feature.column)
+        _require(schema.table(table).leaf(feature.column) is None, site, "columns that are stored")
+        _require(getattr(discretizer.codec, "nullable", False) or not stored.nullable, site, "a code for NULL")
     if isinstance(feature, Own | CoMember | OfParent):
         of = feature.key.parent if isinstance(feature, OfParent) else table
         _require_null(schema, site, of, feature.column, discretizer)
@@ -290,8 +297,9 @@ def _admit_difference(
     of_base = feature.key.parent if isinstance(feature, OwnerDifference) else table
     to = feature.column if isinstance(feature, SincePrevious) else feature.base
     own, base = _attribute(schema, table, feature.column), _attribute(schema, of_base, to)
-    same = (own.type, own.precision, own.scale) == (base.type, base.precision, base.scale)
-    _require(same and own.type.difference is not None, site, "two columns of one type that has differences")
+    common, same = coarser(own.type, base.type), (own.precision, own.scale) == (base.precision, base.scale)
+    known = common is not None and common.difference is not None and (same or own.type is not base.type)
+    _require(known, site, "two columns of one type that has differences, or two points in time")
     _require(getattr(discretizer.codec, "nullable", False) is True, site, "a code for a row without a difference")
 
 

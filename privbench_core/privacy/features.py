@@ -31,6 +31,13 @@ class Own:
 
 
 @dataclass(frozen=True)
+class AsStored:
+    """A column of the row as it stands, whatever it is modelled relative to."""
+
+    column: str
+
+
+@dataclass(frozen=True)
 class OfParent:
     """A column of the row that ``key`` refers to; one that may be empty adds a code, the last, for "refers to none"."""
 
@@ -40,7 +47,10 @@ class OfParent:
 
 @dataclass(frozen=True)
 class OwnDifference:
-    """A column of the row minus another one of it, of the same type; NULL where either is."""
+    """A column of the row minus another one of it; NULL where either is.
+
+    Both have the same type, or are points in time that are compared in the coarser type (`columns.resolution`).
+    """
 
     column: str
     base: str
@@ -58,9 +68,10 @@ class Satisfies:
 
 @dataclass(frozen=True)
 class OwnerDifference:
-    """A column of the row minus one of its owner, of the same type; NULL where either is, or without an owner.
+    """A column of the row minus one of its owner; NULL where either is, or without an owner.
 
-    ``key`` is the owner key. Both are values as they stand, whatever they are modelled relative to.
+    ``key`` is the owner key. Types are as in `OwnDifference`. Both are values as they stand, whatever they are modelled
+    relative to.
     """
 
     key: ForeignKey
@@ -271,7 +282,7 @@ Along = (
     | MemberPlace
     | SiblingAgreement
 )
-Feature = Own | OwnDifference | Satisfies | UnitRows | Along
+Feature = Own | AsStored | OwnDifference | Satisfies | UnitRows | Along
 
 
 def feature_size(feature: Feature, discretizer: Discretizer) -> int:

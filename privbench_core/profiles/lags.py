@@ -15,7 +15,7 @@ import numpy as np
 from privbench_core.arrays import Array
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.intervals import OrderedCodec
-from privbench_core.columns.lags import Intervals, interval_points
+from privbench_core.columns.lags import Intervals, compared_type, interval_points
 from privbench_core.errors import InternalError
 from privbench_core.estimators.fitting import fit_margins
 from privbench_core.guards import FEW, FITTING_ROUNDS, TINY, TOLERANCE
@@ -27,7 +27,7 @@ class Lag(Storable):
     """Released: how long after a column of their owner, or another one of their own, a column of rows is dated.
 
     Attributes:
-        base: The owner's column, or the other one.
+        base: The owner's column, or the other one; empty for 1970-01-01.
         column: The rows' own.
         classes: Coder of their difference.
         shares: Of the rows, by cells of ``classes``, adding up to 1, shape (cells,).
@@ -110,7 +110,10 @@ def lag_chances(base: Discretizer, own: Discretizer, classes: Discretizer, codes
         codes: Numbers of codes of both; further ones than the coders have are of rows without an owner.
     """
     codec = _intervals(classes)
-    above, here = (tuple(end.astype(np.float64) for end in interval_points(coder)) for coder in (base, own))
+    to = compared_type(base, own)
+    if to is None:
+        raise InternalError(f"{codec.grid.where}: columns that cannot be compared have no lags")
+    above, here = (tuple(end.astype(np.float64) for end in interval_points(coder, to)) for coder in (base, own))
     chances = np.zeros((*codes, codec.size))
     chances[:, :, : codec.ordered] = 1 / codec.ordered  # of values beyond a range nothing is known
     before = _pairs_before(above, here, codec.starts[1:].astype(np.float64))

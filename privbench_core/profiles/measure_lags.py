@@ -1,8 +1,7 @@
 """Measure how long after others dates are: one histogram for each pair of columns of dates.
 
-The other one is the owner's, or an earlier one of the same row: when a task was done, and when it was begun. A column
-that is coded as its difference from another one of the row is a point in time as well: the sum of the two, taken to be
-independent.
+The other one is the owner's, or an earlier one of the same row: when a task was done, and when it was begun. Of a
+column that is coded as its difference from another one of the row, it is measured as well where the sum lies.
 """
 
 from __future__ import annotations
@@ -17,23 +16,23 @@ from numpy.typing import NDArray
 
 from privbench_core.arrays import Array
 from privbench_core.columns.discretizer import Discretizer
-from privbench_core.columns.intervals import OrderedCodec
-from privbench_core.columns.lags import AFTER, BEFORE, far_from_zero, lag_classes, lag_sides, tie_classes
+from privbench_core.columns.lags import AFTER, BEFORE, lag_classes, lag_sides, tie_classes
 from privbench_core.estimators.coarsening import merge_codes
 from privbench_core.estimators.denoising import onto_simplex, shrink_haar
 from privbench_core.estimators.fitting import combine
-from privbench_core.guards import MAX_SHARING, TINY
+from privbench_core.guards import FEW, MAX_SHARING, TINY
 from privbench_core.marginals.one_way import OneWay
 from privbench_core.privacy.budget import Price
-from privbench_core.privacy.features import OwnDifference, OwnerDifference, SincePrevious
+from privbench_core.privacy.features import AsStored, OwnDifference, OwnerDifference, SincePrevious
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.profiles.lags import Lag, Ties, expected_lags, joint_with_lags, lag_chances, shares_of_cells
+from privbench_core.profiles.points_in_time import Point, points_in_time, relative_dates
 from privbench_core.profiles.profile import Profile, parent_column
 from privbench_core.schema.columns import ColumnType
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.tuning import TUNING
-from privbench_core.units.measure_by_size import one_way_over_rows
+from privbench_core.units.measure_by_size import Features, one_way_over_rows
 
 Pair: TypeAlias = tuple[str, str]
 Asked: TypeAlias = tuple[OwnDifference | OwnerDifference, Discretizer]
@@ -42,6 +41,7 @@ LagFeatures: TypeAlias = dict[str, Asked]
 """Lags by their name in a view, each with the coder of its classes."""
 _TIES = " ties"  # with the row before, as a column of the view
 _SIDES = " sides"  # of a lag, as a column of the view
+_SUM = " sum"  # of a difference and what it is from, as a column of the view
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class MeasuredLag:
         lag: Released.
         chances: How likely its cells are within each pair of codes, see `lag_chances`.
         distance: Total variation distance of its classes from those of independent dates.
-        ordered: Whether one date never comes before the other.
+        ordered: Whether one date never comes before the other, and independent ones would.
     """
 
     lag: Lag
@@ -102,7 +102,13 @@ class MeasuredLag:
         shares = found / max(float(found.sum()), TINY)
         distance = float(np.abs(shares - independent / max(float(independent.sum()), TINY)).sum()) / 2
         lag = Lag(feature.base, feature.column, classes, shares_of_cells(classes, shares))
-        return cls(lag, chances, distance, ordered=not there.all())
+        ordered = float(of_side[~there].sum()) > FEW * float(of_side.sum())
+        return cls(lag, chances, distance, ordered)
+
+    @property
+    def informative(self) -> bool:
+        """Whether dates that are independent would not have the lag, beyond noise."""
+        return self.distance > TUNING.least_share or self.ordered
 
     @property
     def pair(self) -> Pair:
@@ -138,6 +144,20 @@ def _between(independent: Array, noisy: Array, rows: float) -> Array:
     return np.asarray(even + min(max(share, 0.0), 1.0) * way)
 
 
+def _seen(counts: Array, sigmas: Array, expected: Array, ordered: int) -> NDArray[np.bool_]:
+    """Return which cells of a range are not at an end where far fewer rows than expected are found, as good as none.
+
+    Noisy counts, deviations of their noise and expected counts by cells, and others after them; shapes (codes,).
+    """
+    there = np.ones(len(counts), dtype=bool)
+    for side in (np.arange(ordered), np.arange(ordered)[::-1]):
+        found, likely = np.cumsum(counts[side]), np.cumsum(expected[side])
+        deviations = np.sqrt(np.cumsum(sigmas[side] ** 2))
+        empty = (found < deviations) & (likely - found > TUNING.significant * deviations)
+        there[side[: np.max(np.flatnonzero(empty), initial=-1) + 1]] = False
+    return there
+
+
 def asked_of(features: LagFeatures, points: tuple[Mapping[str, Point], Mapping[str, Point]]) -> LagFeatures:
     """Return the columns of a view of lags: sides of each, and classes of those that could have rows on both sides.
 
@@ -158,7 +178,7 @@ def asked_of(features: LagFeatures, points: tuple[Mapping[str, Point], Mapping[s
 
 
 def lag_features(schema: Schema, key: ForeignKey, parent: Profile, child: Profile) -> LagFeatures:
-    """Return the lags along an owner key that can be measured: between columns of points in time of one type.
+    """Return the lags along an owner key that can be measured, those between columns of one type first.
 
     A column that is coded as its difference from another one has that column's lag.
     """
@@ -173,6 +193,7 @@ def lag_features(schema: Schema, key: ForeignKey, parent: Profile, child: Profil
             classes = lag_classes(above, own) if coded and summed and drawn else None
             if classes is not None:
                 found.append((OwnerDifference(key, name, base), classes))
+    found.sort(key=lambda each: here.column(each[0].column).type is not owner.column(each[0].base).type)
     return {str(number): each for number, each in enumerate(found[:MAX_SHARING])}
 
 
@@ -211,18 +232,18 @@ def measure_lags(
 def own_lag_pairs(table: Table) -> list[Pair]:
     """Return the columns of a table's rows whose lags can be measured, each after an earlier one: public.
 
-    Not those of which one is coded as its difference from the other, nor from a column of the owner.
+    Not those of which one is coded as its difference from the other, nor from a column of the owner. Those between
+    columns of one type come first.
     """
     relative = relative_dates(table)
     dates = [
         column
         for column in table.attributes
-        if column.type.logical.calendar
-        and column.type.difference is not None
+        if (column.type.logical.calendar or column.written_years)
         and (column.relative is None or column.name in relative)
     ]
     dates.sort(key=lambda column: column.name in relative)  # what a difference is added to is drawn before it
-    pairs = [(a, b) for a, b in combinations(dates, 2) if (a.type, a.precision) == (b.type, b.precision)]
+    pairs = sorted(combinations(dates, 2), key=lambda pair: pair[0].type is not pair[1].type)
     return [(a.name, b.name) for a, b in pairs if a.name != relative.get(b.name)][:MAX_SHARING]
 
 
@@ -239,7 +260,7 @@ def tied_columns(table: Table) -> list[str]:
 
 def own_lag_share(table: Table) -> float:
     """Return the part of a table's price that `measure_own_lags` gets."""
-    if own_lag_pairs(table):
+    if own_lag_pairs(table) or relative_dates(table):
         return TUNING.own_lag_share
     return TUNING.number_share if tied_columns(table) else 0.0
 
@@ -251,12 +272,14 @@ class OwnLags:
     Attributes:
         features: What was measured.
         tied: Likewise, the columns of which was measured how often rows of one owner have the same value.
+        sums: Where dates lie that are coded as differences, and how many were expected where.
         noisy: Counts of the classes of each.
         relatives: Of the table, see `Profile`.
     """
 
     features: LagFeatures = field(default_factory=dict)
     tied: Mapping[str, Tied] = field(default_factory=dict)
+    sums: Mapping[str, tuple[AsStored, Point]] = field(default_factory=dict)
     noisy: OneWay = field(default_factory=lambda: OneWay({}, {}))
     relatives: Mapping[str, str] = field(default_factory=dict)
 
@@ -267,8 +290,19 @@ class OwnLags:
         for number, (feature, classes) in self.features.items():
             (base, first), (own, second) = points[feature.base], points[feature.column]
             found.append(MeasuredLag.of(feature, (base, own, classes), (first, second), (self.noisy, number)))
-        kept = (each.lag for each in found if each.distance > TUNING.least_share or each.ordered)
-        return replace(profile, lags=tuple(kept), ties=tuple(self._ties()))
+        kept = (each.lag for each in found if each.informative)
+        return replace(profile, lags=(*kept, *self._sums()), ties=tuple(self._ties()))
+
+    def _sums(self) -> Iterator[Lag]:
+        """Yield where dates lie that are coded as differences, if differences that follow nothing would not."""
+        total = max(self.noisy.total, TINY) if self.sums else TINY
+        for number, (feature, (coder, shares)) in self.sums.items():
+            (counts, sigmas), expected = self.noisy.column(number + _SUM), shares / max(float(shares.sum()), TINY)
+            seen = _seen(counts, sigmas, expected * total, coder.ordered)
+            found = onto_simplex(shrink_haar(counts, sigmas, expected * total * seen), total) * seen
+            found /= max(float(found.sum()), TINY)
+            if seen[: coder.ordered].any() and np.abs(found - expected).sum() / 2 > TUNING.least_share:
+                yield Lag("", feature.column, coder, found)
 
     def _ties(self) -> Iterator[Ties]:
         """Yield how often rows of one owner have the same value, one deviation of its noise below what was found."""
@@ -304,12 +338,17 @@ def measure_own_lags(session: PrivateSession, table: Table, profile: Profile, pr
         classes = lag_classes(points[base][0], points[name][0]) if {base, name} <= points.keys() else None
         if classes is not None:
             features[str(len(features))] = OwnDifference(name, base), classes
-    tied = _tied(table, profile)
-    if not (features or tied) or price.amount <= 0:
+    tied, summed = _tied(table, profile), [name for name in relatives if name in points]
+    sums = {str(number): (AsStored(name), points[name]) for number, name in enumerate(summed[:MAX_SHARING])}
+    if not (features or tied or sums) or price.amount <= 0:
         return OwnLags(relatives=relatives)
-    asked = {**asked_of(features, (points, points)), **{number + _TIES: each for number, each in tied.items()}}
+    asked: Features = {
+        **asked_of(features, (points, points)),
+        **{number + _TIES: each for number, each in tied.items()},
+        **{number + _SUM: (feature, coder) for number, (feature, (coder, _)) in sums.items()},
+    }
     noisy = one_way_over_rows(session, table.name, asked, profile.size, price, "lags")
-    return OwnLags(features, tied, noisy, relatives)
+    return OwnLags(features, tied, sums, noisy, relatives)
 
 
 def _tied(table: Table, profile: Profile) -> dict[str, Tied]:
@@ -320,67 +359,3 @@ def _tied(table: Table, profile: Profile) -> dict[str, Tied]:
         if classes is not None and key is not None:
             found.append((SincePrevious(key, name), classes))
     return {str(number): each for number, each in enumerate(found)}
-
-
-Point: TypeAlias = tuple[Discretizer, Array]
-"""The coder of a point in time, and counts or shares of the rows by its codes; rows without an owner may follow."""
-
-
-def relative_dates(table: Table) -> dict[str, str]:
-    """Return the points in time of a table that are coded as differences from another one of the row: public."""
-    return {
-        column.name: base.name
-        for column, base in table.relatives
-        if column.type.logical.calendar and base.name not in table.owner_bases
-    }
-
-
-def points_in_time(profile: Profile, counts: Mapping[str, Array]) -> dict[str, Point]:
-    """Return the points in time of a table by column, given counts or shares of rows by the codes of all columns."""
-    found = {
-        name: (coder, counts[name])
-        for name, coder in profile.discretizers.items()
-        if name not in profile.relatives
-        and isinstance(codec := coder.codec, OrderedCodec)
-        and (codec.grid.logical.calendar or far_from_zero(codec))  # a date, a time, or a number that may be a year
-    }
-    waiting = [name for name in profile.relatives if name in profile.discretizers]
-    for name in waiting:  # a base stands before what is relative to it
-        base = found.get(profile.relatives[name])
-        summed = None if base is None else _sum(base, (profile.discretizers[name], counts[name]))
-        if summed is not None:
-            found[name] = summed
-    return {name: found[name] for name in profile.discretizers if name in found}
-
-
-def _sum(base: Point, difference: Point) -> Point | None:
-    """Return the point in time that lies a difference above another one, in cells of the same width."""
-    codec = base[0].codec
-    if not isinstance(codec, OrderedCodec):
-        return None
-    (first, of_first), (second, of_second) = _cells(base), _cells(difference)
-    grid = replace(codec.grid, step=1, origin=0)
-    low, high = (min(max(int(first[end] + second[end]), grid.extent[0]), grid.extent[1]) for end in (0, -1))
-    width = max(1, -((low - high - 1) // TUNING.cells))
-    cuts = range(low, high + 1, width)
-    middles = np.clip((first[:, None] + second) - low, 0, high - low) // width
-    rows = np.bincount(middles.ravel(), np.outer(of_first, of_second).ravel(), len(cuts))
-    total, known = float(difference[1].sum()), float(of_second.sum())
-    ordered = rows * (known / max(float(rows.sum()), TINY))
-    of_codes = np.concatenate([ordered, [0, 0, max(total - known, 0.0)]])
-    return Discretizer(OrderedCodec(grid, True, tuple(cuts), high)), of_codes
-
-
-def _cells(point: Point) -> tuple[NDArray[np.int64], Array]:
-    """Return the middle of each cell of a point in time, or a difference, as numbers of its type, and its rows."""
-    coder, counts = point
-    codec, (code_of, shares) = coder.codec, coder.shares
-    if not isinstance(codec, OrderedCodec):
-        return np.zeros(1, np.int64), np.zeros(1)
-    rows = counts[code_of] * shares
-    ends = codec.starts.astype(np.int64), codec.ends.astype(np.int64)
-    middles = (ends[0] + (ends[1] - ends[0]) // 2) * codec.grid.step + codec.grid.origin
-    inside = rows[: codec.ordered]
-    inside[0] += rows[codec.below]
-    inside[-1] += rows[codec.above] if codec.sentinel is None else 0.0
-    return middles, inside

@@ -19,8 +19,8 @@ from privbench_core.columns.categorical import CategoricalCodec
 from privbench_core.columns.discretizer import Binning, Discretizer
 from privbench_core.columns.grid import Grid, qualified
 from privbench_core.columns.intervals import OrderedCodec
-from privbench_core.columns.made_up import MadeUp
-from privbench_core.columns.opaque import OpaqueCodec, length_limit
+from privbench_core.columns.made_up import LIKE_FORMS, MadeUp
+from privbench_core.columns.opaque import FormCodec, OpaqueCodec, length_limit
 from privbench_core.estimators.segmentation import ABSOLUTE, SIGNIFICANT
 from privbench_core.guards import MAX_CELLS, NEGLIGIBLE, RANK_BLOCKS
 from privbench_core.privacy.budget import Price
@@ -211,10 +211,15 @@ def _measure_unnamed(
     for_lengths, left = price.share(TUNING.list_shares[2]), price.share(1 - TUNING.list_shares[2])
     most, scale = _truncation(session, table, size, left)
     features = {"unnamed": (Own(column.name), other), "length": (Own(column.name), lengths)}
-    view = session.view(ViewSpec(table.name, {**features}, (most,)), f"values of {column.name}")
-    noisy = view.measure("lengths", [Marginal(("unnamed",)), Marginal(("unnamed", "length"))], for_lengths)
-    rows, sigma = float(noisy.values[0][1]) * scale, noisy.sigma * scale
+    asked = [Marginal(("unnamed",)), Marginal(("unnamed", "length"))]
     longest, whole = _longest(column), column.type is ColumnType.INTEGER
+    nothing_named = not (whole or codec.values)  # then only their form says whether texts are numbers
+    if nothing_named:
+        features["form"] = Own(column.name), Discretizer(FormCodec(codec.where, codec.nullable))
+        asked.append(Marginal(("form",)))
+    view = session.view(ViewSpec(table.name, {**features}, (most,)), f"values of {column.name}")
+    noisy = view.measure("lengths", asked, for_lengths)
+    rows, sigma = float(noisy.values[0][1]) * scale, noisy.sigma * scale
     named = [min(len(str(value).lstrip("-")), longest) for value in codec.values] or range(1, longest + 1)
     of_named = np.bincount(named, minlength=longest + 1).astype(float)
     if rows <= SIGNIFICANT * sigma:
@@ -231,7 +236,8 @@ def _measure_unnamed(
     hidden = of_named if codec.values else np.maximum(by_length, 0.0) @ spread
     shared = visible if visible.any() else hidden
     likely = tuple((shared / max(shared.sum(), NEGLIGIBLE)).round(6).tolist())
-    return MadeUp(numbers, of_rows, likely, longest, whole), left.share(0.0)
+    like = LIKE_FORMS[int(np.argmax(noisy.values[2][: len(LIKE_FORMS)]))] if nothing_named else ()
+    return MadeUp(numbers, of_rows, likely, longest, whole, like=like), left.share(0.0)
 
 
 def _truncation(session: PrivateSession, table: Table, size: RowCount | None, price: Price) -> tuple[int, float]:

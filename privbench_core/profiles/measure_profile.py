@@ -250,7 +250,7 @@ def learn_table(
     lags = measure_own_lags(session, table, profile, for_lags)
     profile = lags.of(profile)
     if share < 1:
-        unspent = for_lags.amount if not (lags.features or lags.tied) else 0.0
+        unspent = for_lags.amount if not (lags.features or lags.tied or lags.sums) else 0.0
         for_joints = Price(price.measure, rest.share(1 - share).amount + unspent)
         constraints, paid = measure_constraints(session, table, profile, for_joints.share(TUNING.first_look))
         profile = replace(profile, constraints=constraints)

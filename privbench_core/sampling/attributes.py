@@ -26,7 +26,7 @@ from privbench_core.arrays import Array, Mask
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.differences import encoded, modelled_values, with_followers, written_values
 from privbench_core.columns.discretizer import Discretizer, joined
-from privbench_core.columns.surrogates import agreeing_names
+from privbench_core.columns.person_names import agreeing_names, gendered_names
 from privbench_core.estimators.fitting import fit_margins
 from privbench_core.guards import FEW_ROWS, MAX_CELLS, NEGLIGIBLE, REDRAWING_ROUNDS, SETTLING_ROUNDS
 from privbench_core.links.parent_choice import repeated
@@ -105,6 +105,7 @@ class RowDraft:
         self._repair()
         self._depend()
         kept = {name for names in (*self.unique, *(rule.columns for rule in self.rules)) for name in names}
+        self.replace(gendered_names(self.table, self._columns, kept | self.fixed.keys(), self.rng))
         self.replace(agreeing_names(self.table, self.values, kept))
 
     @property

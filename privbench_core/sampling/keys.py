@@ -8,6 +8,7 @@ first is declared (`Table.row_order`), so nothing is measured.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, TypeAlias
@@ -20,10 +21,10 @@ from numpy.typing import NDArray
 from privbench_core.arrays import Numbers, dense, runs
 from privbench_core.columns.grid import Grid
 from privbench_core.columns.opaque import length_limit
-from privbench_core.columns.surrogates import random_uuids
+from privbench_core.columns.surrogates import key_alphabets, random_uuids
 from privbench_core.columns.systematic import ascends
 from privbench_core.errors import InternalError, PublishError
-from privbench_core.schema.columns import Column
+from privbench_core.schema.columns import Column, Pattern
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 
@@ -46,7 +47,7 @@ def surrogate_key(column: Column, n: int, *, prefix: str, first: int = 0, total:
         Integers and decimals ``first`` + 1 to ``first`` + n; text ``prefix-000001`` and so on, with the prefix
         truncated if the column is short, and numbers in base 36 if it is shorter still; consecutive dates and
         timestamps (by the second) from 2000-01-01; UUIDs from a generator seeded with the names of table and column,
-        and ``first``.
+        and ``first``. Texts with a pattern are the first that match it, but for the very first.
 
     Raises:
         PublishError: The type has fewer than ``total`` values.
@@ -158,6 +159,14 @@ def _series(column: Column, numbers: Numbers, total: int, prefix: str) -> pa.Arr
 
 
 def _text(column: Column, numbers: Numbers, total: int, prefix: str) -> pa.Array:
+    if isinstance(column.domain, Pattern):
+        alphabets = key_alphabets(column, column.domain, table=prefix)
+        _room(column, total, math.prod(map(len, alphabets)) - 1, prefix)
+        parts = []
+        for alphabet in reversed(alphabets):
+            numbers, place = np.divmod(numbers, len(alphabet))
+            parts.append(pa.array([*alphabet]).take(pa.array(place)))
+        return pc.binary_join_element_wise(*reversed(parts), "")
     digits, limit = max(6, len(str(total))), length_limit(column)
     head = prefix[: max(0, limit - digits - 1)]
     if head:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -24,13 +25,14 @@ from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.grid import Grid
 from privbench_core.columns.intervals import OrderedCodec
 from privbench_core.columns.lags import Intervals
+from privbench_core.columns.resolution import Points, coarsened, coarser, first_points
 from privbench_core.errors import InternalError
 from privbench_core.guards import BLOCK_ROWS, FITTING_ROUNDS, PROPOSALS, SAMPLE_ROWS, SMOOTHING, TINY
 from privbench_core.profiles.lags import Lag, Lags
+from privbench_core.schema.columns import ColumnType
 from privbench_core.schema.types.times import DateType, TimestampType
 from privbench_core.tuning import TUNING
 
-Points = NDArray[np.int64]
 Places: TypeAlias = NDArray[np.signedinteger[Any]]
 
 
@@ -39,34 +41,50 @@ class _Base:
     """A column that a column of the rows comes after.
 
     Attributes:
-        numbers, known: Its value for each row, and where there is one, shape (n,).
+        kind: Type of the column of the rows.
+        to: The type in which both are compared, see `columns.resolution`.
+        numbers, known: Its value for each row, as a number of ``to``, and where there is one, shape (n,).
         starts, widths: First lag and number of lags of each class, shape (classes,).
         shares: Of the classes, over the rows that have a lag, same shape.
+        offsets: What is added to numbers of the column, where these are differences, shape (n,).
     """
 
+    kind: ColumnType
+    to: ColumnType
     numbers: Points
     known: NDArray[np.bool_]
     starts: Points
     widths: Array
     shares: Array
+    offsets: Points | None = None
 
     @classmethod
-    def of(cls, lag: Lag, values: pa.Array | pa.ChunkedArray) -> _Base | None:
-        """Return the base of a lag, with its values; None where no row has a lag."""
+    def of(cls, lag: Lag, kind: ColumnType, values: pa.Array | pa.ChunkedArray | int) -> _Base | None:
+        """Return the base of a lag of a column of a type, with its values; None where no row has a lag.
+
+        Of a lag from 1970-01-01, ``values`` is the number of rows.
+        """
         codec = lag.classes.codec
         if not isinstance(codec, OrderedCodec):
             raise InternalError(f"{lag.column}: lags are coded by intervals")
         shares = lag.shares[: codec.ordered]
         if not shares.sum() > 0:
             return None
-        numbers, known = _points(values)
-        starts = np.asarray(codec.starts, np.int64)
-        return cls(numbers, known, starts, codec.widths, shares / shares.sum())
+        if isinstance(values, int):
+            numbers, known, of_base = np.zeros(values, np.int64), np.ones(values, bool), kind
+        else:
+            (numbers, known), of_base = _points(values), _type_of(values)
+        to = coarser(kind, of_base) or kind
+        starts, numbers = np.asarray(codec.starts, np.int64), coarsened(numbers, of_base, to)
+        return cls(kind, to, numbers, known, starts, codec.widths, shares / shares.sum())
 
     def above(self, values: pa.Array) -> _Base:
-        """Return the base of what is a difference from other values of the rows: how far it lies above them."""
+        """Return the base of what is a difference from other values of the rows."""
         numbers, known = _points(values)
-        return replace(self, numbers=self.numbers - numbers, known=self.known & known)
+        return replace(self, offsets=numbers, known=self.known & known)
+
+    def _offsets(self, rows: Places) -> Points | int:
+        return 0 if self.offsets is None else self.offsets[rows, None]
 
     def proposed(self, rows: Places, grid: Grid, number: int, rng: np.random.Generator) -> Points:
         """Return numbers at random lags in steps of the rows' column, shape (rows, number)."""
@@ -74,17 +92,37 @@ class _Base:
         drawn = np.searchsorted(np.cumsum(self.shares), rng.random(shape), side="right")
         drawn = np.minimum(drawn, len(self.shares) - 1)
         lags = self.starts[drawn] + (rng.random(shape) * self.widths[drawn]).astype(np.int64)
-        return -((grid.origin - self.numbers[rows, None] - lags) // grid.step)  # rounded up
+        first = first_points(self.numbers[rows, None] + lags, self.to, self.kind) - self._offsets(rows)
+        found = -((grid.origin - first) // grid.step)  # rounded up
+        return found if self._steps(grid) <= 1 else found + (rng.random(shape) * self._steps(grid)).astype(np.int64)
 
     def classes(self, rows: Places, grid: Grid, numbers: Points) -> Places:
         """Return the classes of numbers of some rows, one more than there are without a lag; shapes (rows, numbers)."""
-        lags = numbers * grid.step + grid.origin - self.numbers[rows, None]
+        points = numbers * grid.step + grid.origin + self._offsets(rows)
+        lags = coarsened(points, self.kind, self.to) - self.numbers[rows, None]
         found = np.searchsorted(self.starts[1:], lags, side="right")
         return np.where(self.known[rows, None], found, len(self.starts))
 
     def densities(self, grid: Grid) -> Array:
         """Return the density of the proposals of each class, per step of the rows' column; 0 without a lag."""
-        return np.append(self.shares / np.maximum(self.widths / grid.step, 1.0), 0.0)
+        return np.append(self.shares / np.maximum(self.widths * self._steps(grid), 1.0), 0.0)
+
+    def ends(self, grid: Grid) -> tuple[float, float]:
+        """Return between which numbers of the rows' column the values of the base lie."""
+        first, last = self._ends
+        return (first - grid.origin) / grid.step, (last - grid.origin) / grid.step
+
+    @cached_property
+    def _ends(self) -> tuple[int, int]:
+        points = first_points(self.numbers, self.to, self.kind) - (0 if self.offsets is None else self.offsets)
+        known = points[self.known] if self.known.any() else points
+        return int(known.min()), int(known.max())
+
+    def _steps(self, grid: Grid) -> float:
+        """Return how many steps of the rows' column are in one lag, on average."""
+        cycle = 400  # years after which the calendar repeats itself
+        first, last = first_points(np.array([0, cycle]) + 1970, self.to, self.kind).tolist()
+        return float(last - first) / cycle / grid.step
 
 
 def _points(values: pa.Array | pa.ChunkedArray) -> tuple[Points, NDArray[np.bool_]]:
@@ -96,6 +134,13 @@ def _points(values: pa.Array | pa.ChunkedArray) -> tuple[Points, NDArray[np.bool
     if pa.types.is_date32(whole.type) or pa.types.is_timestamp(whole.type):
         known &= points < (DateType() if pa.types.is_date32(whole.type) else TimestampType()).endless
     return points, known
+
+
+def _type_of(values: pa.Array | pa.ChunkedArray) -> ColumnType:
+    """Return a type that counts as points in time of values are numbered."""
+    if pa.types.is_timestamp(values.type):
+        return ColumnType.TIMESTAMP
+    return ColumnType.DATE if pa.types.is_date32(values.type) else ColumnType.INTEGER
 
 
 @dataclass(frozen=True)
@@ -186,6 +231,7 @@ class DatedRows:
 
     Attributes:
         coder: Of the column.
+        kind: Its type, also where differences are coded.
         owners: Columns of the owners.
         within: Lags from other columns of the row.
         relative: The column of the row that this one is coded as its difference from; None for one that is not.
@@ -195,6 +241,7 @@ class DatedRows:
     """
 
     coder: Discretizer
+    kind: ColumnType
     owners: Sequence[_Base]
     within: Sequence[Lag]
     relative: str | None = None
@@ -219,7 +266,9 @@ class DatedRows:
         codec = self.coder.codec
         if not isinstance(codec, OrderedCodec):
             return codes, values
-        bases = [*self.owners, *filter(None, (_Base.of(lag, others[lag.base]) for lag in self.within))]
+        n = max((len(each) for each in others.values()), default=0)
+        own = (_Base.of(lag, self.kind, others[lag.base] if lag.base else n) for lag in self.within)
+        bases = [*self.owners, *filter(None, own)]
         if self.relative is not None:
             bases = [base.above(others[self.relative]) for base in bases]
         inside = codes < self.coder.ordered
@@ -286,16 +335,16 @@ class DatedRows:
             numbers[there, number * PROPOSALS : (number + 1) * PROPOSALS] = proposed
             own += ~there
         lowest, highest = int(codec.starts[0]), int(codec.last)
-        cells = np.searchsorted(codec.starts[1:], numbers, side="right")
-        inside = (numbers >= lowest) & (numbers <= highest)
-        density = np.where(inside, (shares[: codec.ordered] / codec.widths)[cells], 0.0)
+        cells, density = codec.densities(numbers)
+        density *= shares[cells]
         same = code_of[cells] == codes[:, None]
         classes = [base.classes(rows, grid, numbers) for base in bases]
         mixture = density * same * own[:, None]
         for base, of in zip(bases, classes, strict=True):
             mixture += base.densities(grid)[of]
         if self.assumed:  # where the rows of such a range were drawn says nothing
-            low, high = grid.reach
+            ends = [end for base in bases for end in base.ends(grid)]
+            low, high = max(min(lowest, *ends), grid.reach[0]), min(max(highest, *ends), grid.reach[1])
             possible = (numbers >= low) & (numbers <= high)
             return _Proposals(numbers, possible / np.maximum(mixture, TINY), classes)
         prior = density * np.where(same, 1.0, TUNING.other_code)
@@ -314,12 +363,13 @@ def dated_columns(
     """
     take = None if owners is None else pa.array(owners[1], mask=owners[1] < 0)
     found, relative = {}, relatives or {}
+    kinds = {n: each.codec.grid.type for n, each in discretizers.items() if isinstance(each.codec, OrderedCodec)}
     for name in (*(name for name in discretizers if name not in relative), *relative):
-        coder = discretizers[name]
-        if not isinstance(coder.codec, OrderedCodec):
+        if name not in kinds:
             continue
+        kinds[name], coder = kinds[relative.get(name, name)], discretizers[name]
         bases = [
-            _Base.of(lag, owners[0].column(lag.base).take(take))
+            _Base.of(lag, kinds[name], owners[0].column(lag.base).take(take))
             for lag in lags.of_owners
             if lag.column == name and owners is not None
         ]
@@ -328,5 +378,5 @@ def dated_columns(
         if own or bases or tied:
             of_owners, assumed = [*filter(None, bases)], name in lags.assumed
             ties = _TiedRows(owners[1], tied[0].share) if owners is not None and tied else None
-            found[name] = DatedRows(coder, of_owners, own, relative.get(name), assumed, ties)
+            found[name] = DatedRows(coder, kinds[name], of_owners, own, relative.get(name), assumed, ties)
     return found

@@ -9,7 +9,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from privbench_core.errors import InternalError, SpecError, did_you_mean
-from privbench_core.schema.columns import Column, EnumType, Generated
+from privbench_core.schema.columns import Column, EnumType, Generated, Pattern
 from privbench_core.schema.constraints import Check, Dependency, ForeignKey, Index, reachable
 from privbench_core.schema.documents import Leaf, find_leaf
 from privbench_core.schema.partitions import Heir, Partitioning
@@ -106,9 +106,11 @@ class Table:
         """Columns of the primary key or of a foreign key that are generated, never modelled.
 
         A column of them with a domain (the season in player, season, stint) holds a meaning and is not among them; of a
-        foreign key only if it refers to nothing but public tables, by the rules of specs.
+        foreign key only if it refers to nothing but public tables, by the rules of specs. The pattern of a primary key
+        says how it is generated.
         """
-        meaningful = {column.name for column in self.columns if column.domain is not None}
+        form = {c.name for c in self.columns if (c.name,) == self.primary_key and isinstance(c.domain, Pattern)}
+        meaningful = {column.name for column in self.columns if column.domain is not None} - form
         return self.referring_columns.union(self.primary_key) - meaningful
 
     def numbered_within(self, name: str) -> tuple[str, ...]:

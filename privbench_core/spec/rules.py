@@ -159,7 +159,8 @@ def _key_column(schema: Schema, table: Table, column: Column) -> Iterator[str]:
         todo = "only dates and numbers are modelled there, with domain: learn"
         yield f"a domain on a reference to public rows; remove it: {todo}"
     elif table.primary_key == (column.name,):
-        yield "a domain on a key column that is the whole primary key; remove it: keys are generated"
+        if column.type is not ColumnType.TEXT or not (isinstance(column.domain, Pattern) and column.domain.regex):
+            yield "a domain on a key column that is the whole primary key; remove it: only text keys have a pattern"
     elif column.type.opaque or isinstance(column.domain, Pattern):
         todo = "remove it, or declare type: category and its values"
         yield f"a domain on a key column of type {column.type}; {todo}"

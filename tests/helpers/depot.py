@@ -12,7 +12,7 @@ from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved
 from privbench_core.schema.tables import Schema, Table
 from tests.helpers.databases import Database, Row, database_from
 
-INTEGER, DATE = ColumnType.INTEGER, ColumnType.DATE
+INTEGER, DATE, TIMESTAMP = ColumnType.INTEGER, ColumnType.DATE, ColumnType.TIMESTAMP
 
 
 def depot(seed: int, units: int = 40, *, cascades: bool = False, relative: bool = True) -> Database:
@@ -26,12 +26,15 @@ def depot(seed: int, units: int = 40, *, cascades: bool = False, relative: bool 
         units: Number of customers.
         cascades: Whether a parcel goes with the purchase that it is bundled with.
         relative: Whether days are declared relative to those of their owners, or learned by themselves; then a purchase
-            has a day on which it was paid, too, days after it or never, and a customer a day on which they were seen.
+            has a day on which it was paid, too, days after it or never. Customers were seen on a day relative to the
+            first, or at a time.
     """
     rng = np.random.default_rng(seed)
     goes = OnUnitRemoved.CASCADE if cascades else OnUnitRemoved.SET_NULL
-    seen = () if relative else (Column("seen", DATE, Learn(), nullable=True),)
-    customer = Table("customer", (Column("id", INTEGER), Column("since", DATE, Learn()), *seen), ("id",))
+    seen = Column("seen", TIMESTAMP, Learn(), nullable=True)
+    if relative:
+        seen = replace(seen, type=DATE, domain=None, relative=Relative("since", Learn()))
+    customer = Table("customer", (Column("id", INTEGER), Column("since", DATE, Learn()), seen), ("id",))
     placed, sent = Column("placed", DATE, Learn()), Column("sent", DATE, Learn(), nullable=True)
     if relative:
         placed = replace(placed, domain=None, relative=Relative("customer.since", Learn()))
@@ -67,7 +70,7 @@ def depot(seed: int, units: int = 40, *, cascades: bool = False, relative: bool 
     free = rng.permutation(np.repeat(np.arange(len(purchases)), 2))
     beside = [int(free[i]) if rng.random() < 0.7 else None for i in range(len(parcels))]
     rows: dict[str, list[Row]] = {
-        "customer": [(unit, day, *_later(day, unit, seen)) for unit, day in enumerate(since)],
+        "customer": [(unit, day, *_later(day, unit, (seen,))) for unit, day in enumerate(since)],
         "purchase": purchases,
         "parcel": [(number, of, with_id, day) for (number, of, _, day), with_id in zip(parcels, beside, strict=True)],
     }
@@ -75,6 +78,13 @@ def depot(seed: int, units: int = 40, *, cascades: bool = False, relative: bool 
 
 
 def _later(day: dt.date, number: int, columns: tuple[Column, ...]) -> Row:
-    """A day soon after another one, or none, where there is a column for it."""
-    late = dt.timedelta(number % 9)
-    return tuple(None if number % 5 == 0 or day.year == 9999 else day + late for _ in columns)
+    """A day or time soon after a day, or none, where there is a column for it."""
+    late, hour = dt.timedelta(number % 9), dt.time(number % 24)
+    return tuple(
+        None
+        if number % 5 == 0 or day.year == 9999
+        else dt.datetime.combine(day + late, hour)
+        if column.type is TIMESTAMP
+        else day + late
+        for column in columns
+    )

@@ -16,6 +16,7 @@ from privbench_core.columns.group_codes import AGREEMENTS, index_coder
 from privbench_core.columns.registry import codec_for
 from privbench_core.columns.row_constraints import VERDICTS, can_be_equal, can_be_part, can_hold
 from privbench_core.privacy.features import (
+    AsStored,
     CoMember,
     Feature,
     GroupTypes,
@@ -200,6 +201,7 @@ def _constraints(here: Table) -> list[RowConstraint]:
 def _features(rng: np.random.Generator, schema: Schema, here: Table) -> list[tuple[Feature, Any]]:
     own = coded(here)
     found: list[tuple[Feature, Any]] = [*((Own(name), coder) for name, coder in own), (UnitRows(), SmallNumbers())]
+    found += [(AsStored(c.name), APART) for c in here.attributes if c.type is ColumnType.INTEGER]
     found += [(OwnDifference(name, base), APART) for name, base in _apart(here, here) if name != base]
     found += [(Satisfies(each), VERDICT) for each in _constraints(here)]
     for k in here.foreign_keys:
@@ -243,9 +245,9 @@ def _ways(schema: Schema, here: Table, k: ForeignKey) -> list[SameReference]:
 
 def _apart(here: Table, there: Table) -> list[tuple[str, str]]:
     """Attributes of two tables whose difference is a whole number, as they are stored."""
-    kinds = {ColumnType.INTEGER, ColumnType.DATE}
+    kinds = {ColumnType.INTEGER, ColumnType.DATE}  # of the two, years are compared
     of_each = [[c for c in table.attributes if c.type in kinds] for table in (here, there)]
-    return [(own.name, base.name) for own in of_each[0] for base in of_each[1] if own.type is base.type]
+    return [(own.name, base.name) for own in of_each[0] for base in of_each[1]]
 
 
 def random_types(rng: np.random.Generator, schema: Schema, along: ForeignKey) -> GroupTypes:

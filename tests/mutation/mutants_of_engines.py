@@ -34,7 +34,7 @@ ENGINES = [
         "exp.or_(*missing.values()), _is_kept", "exp.and_(*missing.values()), _is_kept",
         (f"{_ENGINES}::test_engines_agree_on_which_rows_keep_a_constraint",)),
     Mutant("sql-difference-turned-round", "a difference is base less value", _RELATIONS,
-        "difference_of(stored, beside, own)", "difference_of(beside, stored, own)",
+        "difference_of(stored, beside, (own, base))", "difference_of(beside, stored, (own, base))",
         (f"{_ENGINES}::test_engines_give_a_difference_the_same_code",)),
     Mutant("sql-weight-by-group", "a row weighs by the children of its owner, not by the rows of its unit", _RELATIONS,
         "CAST(r.s AS DOUBLE)", "CAST(r.g AS DOUBLE)", (_AGREE,)),

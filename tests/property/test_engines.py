@@ -26,6 +26,7 @@ from privbench_core.columns.discretizer import Binning, Discretizer
 from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.columns.group_codes import index_coder
 from privbench_core.columns.intervals import OrderedCodec, StepCodec, equal_width_codec, log_scale_codec
+from privbench_core.columns.opaque import FormCodec
 from privbench_core.columns.registry import codec_for
 from privbench_core.columns.row_constraints import NOT_APPLICABLE, SATISFIED, VERDICTS, VIOLATED, expected_numbers
 from privbench_core.engines import sql as search_module
@@ -35,7 +36,17 @@ from privbench_core.engines.sql import engine as engine_module
 from privbench_core.engines.stored import Passing, order_key
 from privbench_core.errors import SourceError
 from privbench_core.privacy.budget import Budget
-from privbench_core.privacy.features import OfParent, Own, OwnDifference, OwnFanout, ParentRow, Satisfies, UnitRows
+from privbench_core.privacy.features import (
+    AsStored,
+    OfParent,
+    Own,
+    OwnDifference,
+    OwnerDifference,
+    OwnFanout,
+    ParentRow,
+    Satisfies,
+    UnitRows,
+)
 from privbench_core.privacy.relations import WEIGHT_SCALE, is_set_null_across_units
 from privbench_core.privacy.view_building import build_references, build_values, build_view
 from privbench_core.privacy.views import CodedView, ViewSpec
@@ -193,6 +204,44 @@ def test_engines_agree_on_how_far_days_of_a_row_are_apart(place: Place) -> None:
     assert (
         known.stability == build_view(database.private(), ViewSpec("purchase", {"size": (Own("size"), size)})).stability
     )
+
+
+@pytest.mark.parametrize("place", ENGINES, indirect=True)
+def test_engines_agree_on_how_far_years_days_and_times_are_apart(place: Place) -> None:
+    """Of a row from the year 1 to the year 9999, of its owner, and where one of them is not there."""
+    days_or_years = Discretizer(codec_for(Column("apart", ColumnType.INTEGER, Range(-9, 9), nullable=True)))
+    of_row, _ = _constrained([])
+    owned = depot(0, relative=False)
+    key = owned.schema.table("purchase").owner_key
+    assert key is not None
+    pairs = permutations(("day", "time", "whole"), 2)
+    of_owner = product(("size", "placed", "paid"), ("since", "seen"))
+    for database, table, features in (
+        (of_row, "row", [OwnDifference(*pair) for pair in pairs]),
+        (owned, "purchase", [OwnerDifference(key, *pair) for pair in of_owner]),
+    ):
+        spec = ViewSpec(table, {str(n): (each, days_or_years) for n, each in enumerate(features)})
+        known = build_view(database.private(), spec)
+        with closing(engine_of(database, place)) as engine:
+            found = build_view(engine, spec)
+            for name, (feature, _) in spec.features.items():
+                np.testing.assert_array_equal(known.counts((name,)), found.counts((name,)), str(feature))
+        counts = np.array([known.counts((name,)) for name in spec.features])
+        assert (counts[:, :19].sum(axis=1) > 0).sum() > len(counts) / 2
+        assert (counts[:, -1] > 0).sum() > len(counts) / 2, "of those without a difference"
+
+
+@pytest.mark.parametrize("place", ENGINES, indirect=True)
+def test_engines_agree_on_days_as_they_stand_that_are_modelled_as_differences(place: Place) -> None:
+    database = depot(0)
+    column = replace(database.schema.table("parcel").column("sent"), relative=None)
+    coder = Discretizer(equal_width_codec(column, "2010-01-01", "2021-12-31", 12))
+    spec = ViewSpec("parcel", {"sent": (AsStored("sent"), coder)})
+    known = build_view(database.private(), spec).counts(("sent",))
+    with closing(engine_of(database, place)) as engine:
+        np.testing.assert_array_equal(known, build_view(engine, spec).counts(("sent",)))
+    assert (known[:10] > 0).all()
+    assert known[-1] > 0, "not sent"
 
 
 def _constrained(constraints: Sequence[RowConstraint]) -> tuple[Database, ViewSpec]:
@@ -378,6 +427,7 @@ def _cases() -> dict[str, tuple[Column, list[Any], list[Codec]]]:
                 categorical_codec(category, ("absent", "a\0b")),
             ],
         ),
+        "forms": (category, ["12", "1.5", ".", "", "1.2.3", "-7", "1e5", "٣", "7\n", "x7"], [FormCodec("v", True)]),
         "text": (text, TEXTS, [codec_for(text)]),
         "bytes": (data, [b"", b"\0", b"abc", b"\xff" * 9], [codec_for(data)]),
         "uuids": (ident, ["0b8b7c2e-5e0f-4d8e-9b1a-000000000001"], [codec_for(ident)]),

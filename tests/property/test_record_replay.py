@@ -27,6 +27,7 @@ from privbench_core.groups.group_model import Latents
 from privbench_core.privacy import view_building
 from privbench_core.privacy.budget import Budget
 from privbench_core.privacy.features import (
+    AsStored,
     Feature,
     Own,
     OwnDifference,
@@ -557,7 +558,7 @@ def test_the_plans_tested_do_look_at_differences_from_owners(case: str) -> None:
     for table in database.schema.private_tables:
         found = Profile.from_dict(trace.artifacts["profile", table.name].data["profile"]).discretizers
         for column, base in table.relatives:
-            assert base.name in table.owner_bases
+            assert (base.name in table.owner_bases) == (column.name != "seen")
             assert found[column.name].codec.grid.type == column.modelled.type  # type: ignore[attr-defined]
     assert any("fanout/parcel.with_id" in call.head[1] for call in recorded.tape)
     customer = database.tables["customer"]
@@ -567,9 +568,16 @@ def test_the_plans_tested_do_look_at_differences_from_owners(case: str) -> None:
     assert moved.private().column("parcel", "sent") == database.private().column("parcel", "sent"), "the stored day"
 
 
+@pytest.mark.parametrize("case", each(*(case for case in CASES if case.startswith("depot"))))
+def test_the_plans_tested_look_at_days_as_they_stand(case: str) -> None:
+    """Of a column that is modelled relative to another one of the row."""
+    shown = features_of(recorded_case(case, 0).views)
+    assert {of for of in shown if isinstance(of, AsStored)} == {AsStored("seen")}
+
+
 @pytest.mark.parametrize("case", each(*(case for case in CASES if case.startswith("dated depot"))))
 def test_the_plans_tested_do_look_at_lags(case: str) -> None:
-    """Of each table whose owner is dated as well, and within its rows."""
+    """Of each table whose owner is dated as well, and within its rows; a time is compared with days."""
     shown = features_of(recorded_case(case, 0).views)
     asked = {(of.column, of.base) for of in shown if isinstance(of, OwnDifference | OwnerDifference)}
     of_owners = {*product(("placed", "paid"), ("since", "seen")), ("sent", "placed"), ("sent", "paid")}

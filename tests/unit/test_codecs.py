@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from uuid import UUID
@@ -449,3 +450,22 @@ def test_numbers_that_are_written_like_dates_are_dates() -> None:
     assert len(set(days)) > 600
     assert {day.year for day in days[1500:]} == {2018, 2019}
     assert set(drawn[500:1000]) == {20170228}  # a cell without a day
+
+
+def test_made_up_values_keep_words_that_several_named_ones_have_and_can_be_pronounced():
+    made = MadeUp((40,), (40.0,), (0.0,) * 6 + (1.0,) * 8, 14)
+    values = made.values(("San Diego", "San Jose", "Houston", "Phoenix"), "t.place").to_pylist()
+    assert len(set(values)) == 40
+    assert {value[:4] for value in values if " " in value} == {"San "}
+    assert not set("".join(values).lower()) & set("jkqvwxyz")
+    assert not any(re.search("[^aeiou ]{5}", value) for value in values)
+
+
+@pytest.mark.parametrize(
+    ("column", "known"), [("ShipCity", True), ("company_name", True), ("capacity", False), ("city_code", False)]
+)
+def test_cities_and_companies_of_which_none_is_named_are_made_up_as_such(column: str, known: bool):
+    made = MadeUp((3, 30), (300.0, 30.0), (0.0,) * 8 + (1.0,), 40)
+    values = made.values((), f"customer.{column}").to_pylist()
+    assert len(set(values)) == 33
+    assert (len({*map(len, values)}) > 1) is known

@@ -149,3 +149,26 @@ def test_a_text_of_any_length_in_sqlite_is_no_single_character(tmp_path: Path) -
     draft = reflect(source, decisions=Decisions(unit="person"))
     assert "character(1)" not in draft
     assert "character(5)" in draft
+
+
+def test_keys_are_found_where_tables_begin_with_the_same_words(tmp_path: Path) -> None:
+    source = csv_folder(
+        tmp_path,
+        {
+            "AdventureWorks_Customers": "CustomerKey,BirthDate",
+            "AdventureWorks_Product_Categories": "ProductCategoryKey,CategoryName",
+            "AdventureWorks_Products": "ProductKey,ProductCategoryKey",
+            "AdventureWorks_Territories": "SalesTerritoryKey,Region",
+            "AdventureWorks_Sales": "ProductKey,CustomerKey,TerritoryKey,Quarter",
+        },
+    )
+    draft = reflect(source, decisions=Decisions(unit="AdventureWorks_Customers"))
+    for key, table, target in (
+        ("CustomerKey", "Customers", "CustomerKey"),
+        ("ProductKey", "Products", "ProductKey"),
+        ("ProductCategoryKey", "Product_Categories", "ProductCategoryKey"),
+        ("TerritoryKey", "Territories", "SalesTerritoryKey"),
+    ):
+        assert f"{{columns: {key}, references: {{table: AdventureWorks_{table}, columns: [{target}]}}" in draft
+    assert "CustomerKey: {type: text, domain: {pattern: '[1-9][0-9]{8}'}}" in draft
+    assert "Quarter: {type: category" in line(draft, "Quarter")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from uuid import UUID
@@ -10,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from privbench_core.errors import InternalError, PublishError
+from privbench_core.errors import InternalError, PublishError, SpecError
 from privbench_core.sampling.keys import fresh_keys, ordinal_within, surrogate_key
-from privbench_core.schema.columns import Column, ColumnType, Learn
+from privbench_core.schema.columns import Column, ColumnType, Learn, Pattern
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Table
 
@@ -61,6 +62,32 @@ def test_text_keys_fit_short_columns(sql_type, n, first, last):
     keys = surrogate_key(Column("id", ColumnType.TEXT, sql_type=sql_type), n, prefix="person")
     assert (keys[0].as_py(), keys[-1].as_py()) == (first, last)
     assert len(keys.unique()) == n
+
+
+@pytest.mark.parametrize(
+    ("regex", "n", "first", "last"),
+    [
+        ("[1-9][0-9]{8}", 200, "100000001", "100000200"),
+        ("INV-(20)21-[0-9]{5}", 99_999, "INV-2021-00001", "INV-2021-99999"),
+        ("[A-C]{2}x", 8, "ABx", "CCx"),
+    ],
+)
+def test_text_keys_follow_their_pattern_as_far_as_it_goes(regex, n, first, last):
+    column = Column("id", ColumnType.TEXT, Pattern(regex))
+    keys = surrogate_key(column, n, prefix="t").to_pylist()
+    assert (keys[0], keys[-1], len(set(keys))) == (first, last, n)
+    assert keys == sorted(keys)
+    assert all(re.fullmatch(regex, key) for key in keys)
+    assert surrogate_key(column, 3, prefix="t", first=5, total=8).to_pylist() == keys[5:8]
+    if n < 200:
+        with pytest.raises(PublishError, match=f"has room for {n} rows"):
+            surrogate_key(column, n + 1, prefix="t")
+
+
+@pytest.mark.parametrize(("regex", "said"), [("a+", "classes and {n} alone"), ("ab|c", "alone"), ("a{9}", "shorten")])
+def test_patterns_by_which_keys_cannot_be_numbered_are_refused(regex, said):
+    with pytest.raises(SpecError, match=re.escape(said)):
+        surrogate_key(Column("id", ColumnType.TEXT, Pattern(regex), max_length=8), 2, prefix="t")
 
 
 @pytest.mark.parametrize("kind", ["boolean", "bytes", "float", "interval", "json"])

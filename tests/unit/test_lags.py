@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +13,8 @@ import pytest
 from privbench_core.columns.discretizer import Binning, Discretizer
 from privbench_core.columns.grid import Grid
 from privbench_core.columns.intervals import OrderedCodec, equal_width_codec
-from privbench_core.columns.lags import Intervals, lag_classes
+from privbench_core.columns.lags import Intervals, compared_type, lag_classes
+from privbench_core.columns.resolution import coarsened, first_points
 from privbench_core.profiles.lags import Lag, Lags, expected_lags, joint_with_lags, lag_chances
 from privbench_core.sampling.lags import DatedRows, dated_columns
 from privbench_core.schema.columns import Column, ColumnType
@@ -48,10 +51,119 @@ def shares_of(lags: np.ndarray, codec: OrderedCodec) -> np.ndarray:
     return np.bincount(np.searchsorted(codec.starts, lags, side="right") - 1, minlength=codec.size) / len(lags)
 
 
-def test_no_lag_is_between_columns_of_two_types() -> None:
-    whole = Discretizer(equal_width_codec(Column("n", ColumnType.INTEGER), 0, 9))
-    assert lag_classes(dates(DAY, 5), dates(MOMENT, 5)) is None
-    assert lag_classes(whole, whole) is None
+YEARS = Discretizer(equal_width_codec(Column("year", ColumnType.INTEGER), 2019, 2022))
+
+
+def test_lags_are_between_points_in_time_as_the_coarser_of_them_counts() -> None:
+    whole, real = (
+        Discretizer(equal_width_codec(Column("n", kind), 0, 9)) for kind in (ColumnType.INTEGER, ColumnType.FLOAT)
+    )
+    day, moment = dates(DAY, 5), dates(MOMENT, 5)
+    kinds = {(day, moment): ColumnType.INTEGER, (moment, moment): ColumnType.INTERVAL, (day, YEARS): ColumnType.INTEGER}
+    for (base, own), kind in kinds.items():
+        for pair in ((base, own), (own, base)):
+            _, codec = classes_of(*pair)
+            assert codec.grid.type is kind
+            assert codec.last >= 2 * 365 * (86_400_000_000 if kind is ColumnType.INTERVAL else own is not YEARS)
+    for other in (whole, real):
+        assert [lag_classes(*pair) for pair in ((other, other), (day, other), (other, moment))] == [None] * 3
+
+
+@pytest.mark.parametrize(
+    ("base", "own"),
+    [
+        (dates(DAY, 12, cells=24), dates(MOMENT, 6)),
+        (dates(MOMENT, 6), dates(DAY, 12, cells=24)),
+        (dates(DAY, 24, cells=24), YEARS),
+        (YEARS, dates(DAY, 24, cells=24)),
+    ],
+    ids=["times after days", "days after times", "years after days", "days after years"],
+)
+def test_points_in_time_of_two_types_lie_as_far_apart_as_was_measured(base: Discretizer, own: Discretizer) -> None:
+    """Of pairs of which most are of one day, or year, and the others one later: chances, joints, and what is drawn."""
+    classes, codec = classes_of(base, own)
+    to, rng = compared_type(base, own), np.random.default_rng(8)
+    assert to is not None
+    of_base, of_own = grid_of(base), grid_of(own)
+    x = rng.integers(*np.array(["2020-01-01", "2020-12-30"], "datetime64[us]").astype(np.int64), 20_000)
+    v = x + (rng.random(len(x)) < 0.2) * (86_400_000_000 if to is ColumnType.DATE else 365 * 86_400_000_000)
+    numbers = [coarsened(n, ColumnType.TIMESTAMP, grid.type) for n, grid in ((x, of_base), (v, of_own))]
+    (bases, values), lags = (
+        numbers,
+        np.subtract(*(coarsened(n, g.type, to) for n, g in zip(numbers, (of_base, of_own), strict=True))),
+    )
+    lags = -lags
+    a, b = (coder.encode(pa.chunked_array([grid_of(coder).array(n)])) for coder, n in ((base, bases), (own, values)))
+    true = np.zeros((base.size, own.size))
+    np.add.at(true, (a, b), 1)
+    margins, wanted = (true.sum(axis=1), true.sum(axis=0)), shares_of(lags, codec)
+    joint = joint_with_lags(*margins, lag_chances(base, own, classes, true.shape), wanted)
+    assert np.abs(joint - true).sum() / 2 < 0.1 * len(x)
+    owners = pa.table({"since": of_base.array(bases)}), np.arange(len(x))
+    rows = dated_columns(Lags([Lag("since", "day", classes, wanted)]), {"day": own}, owners)["day"]
+    moved, after = rows.drawn(b, own.decode(b, rng), owners[1], {}, rng)
+    drawn = of_own.numbers(pa.chunked_array([after]))[0]
+    found = coarsened(drawn, of_own.type, to) - coarsened(bases, of_base.type, to)
+    assert np.abs(shares_of(found, codec) - wanted).sum() / 2 < 0.05
+    assert np.array_equal(own.encode(pa.chunked_array([after])), moved)
+    assert np.mean(moved != b) < 0.05
+
+
+def test_differences_of_a_day_lie_as_far_from_times_of_the_owner() -> None:
+    """A column coded as days after another one of the row is compared as the day that it is."""
+    rng = np.random.default_rng(9)
+    begun, after = dates(DAY, 5), Discretizer(equal_width_codec(Column("after", ColumnType.INTEGER), 0, 400, 40))
+    classes, codec = classes_of(dates(MOMENT, 24), begun)
+    x, v = days_after(begun, 20_000)
+    first = v - rng.integers(0, 300, len(v))
+    owners = pa.table(
+        {"since": pa.array(x * 86_400_000_000 + rng.integers(0, 86_400_000_000, len(x))).view(MOMENT.arrow_type)}
+    )
+    lags = Lags([Lag("since", "day", classes, shares_of(v - x, codec))])
+    rows = dated_columns(lags, {"begun": begun, "day": after}, (owners, np.arange(len(x))), {"day": "begun"})["day"]
+    codes = after.encode(pa.chunked_array([pa.array(v - first)]))
+    _, found = rows.drawn(
+        codes, after.decode(codes, rng), np.arange(len(x)), {"begun": grid_of(begun).array(first)}, rng
+    )
+    assert np.abs(shares_of(found.to_numpy() + first - x, codec) - shares_of(v - x, codec)).sum() / 2 < 0.05
+
+
+def test_days_follow_their_owners_beyond_a_learned_range() -> None:
+    """A tenth of the rows lies before it, some years away on average."""
+    rng = np.random.default_rng(11)
+    codec = replace(equal_width_codec(DAY, "2000-01-01", "2019-12-31", 20), open_ended=True, beyond=(900.0, 0.0))
+    code_of = np.append(np.arange(codec.ordered), [0, codec.ordered - 1])
+    own = Discretizer(codec, Binning(tuple(code_of.tolist()), (0.5, *[1.0] * 19, 0.5, 0.0), codec.ordered))
+    v = codec.grid.numbers(pa.chunked_array([own.decode(rng.integers(0, 2, 20_000), rng)]))[0].astype(np.int64)
+    assert 0.1 < np.mean(v < codec.starts[0]) < 0.4
+    x = v - rng.integers(0, 20, len(v))
+    base = dates(DAY, 24)
+    classes, lags = classes_of(base, own)
+    lag = Lag("since", "day", classes, shares_of(v - x, lags))
+    rows = dated_columns(Lags([lag]), {"day": own}, (pa.table({"since": codec.grid.array(x)}), np.arange(len(x))))[
+        "day"
+    ]
+    codes = own.encode(pa.chunked_array([codec.grid.array(v)]))
+    _, after = rows.drawn(codes, own.decode(codes, rng), np.arange(len(x)), {}, rng)
+    late = codec.grid.numbers(pa.chunked_array([after]))[0] - x
+    assert np.mean((late >= 0) & (late < 32)) > 0.97
+
+
+def test_numbers_of_a_coarser_type_begin_with_their_first_day_or_moment() -> None:
+    rng = np.random.default_rng(10)
+    ends = np.array(["0001-01-01", "9999-12-31T23:59:59.999999"], "datetime64[us]").astype(np.int64)
+    moments = np.concatenate([ends, rng.integers(*ends, 500)])
+    for kind, to in product((ColumnType.TIMESTAMP, ColumnType.DATE), (ColumnType.DATE, ColumnType.INTEGER)):
+        fine = moments if kind is ColumnType.TIMESTAMP else moments // 86_400_000_000
+        coarse = coarsened(fine, kind, to)
+        days = (moments // 86_400_000_000).astype("datetime64[D]").astype(object)
+        assert to is ColumnType.DATE or coarse.tolist() == [day.year for day in days]
+        first, after = (first_points(coarse + more, to, kind) for more in (0, 1))
+        assert (first <= fine).all()
+        assert (fine < after).all() or kind is to
+        assert np.array_equal(coarsened(first, kind, to), coarse)
+    assert coarsened(np.array([-(2**62), 2**62]), ColumnType.DATE, ColumnType.INTEGER).tolist() == [1, 9999]
+    assert np.diff(first_points(np.array([-(2**62), 0, 2**62]), ColumnType.INTEGER, ColumnType.TIMESTAMP)).min() >= 0
 
 
 def test_chances_are_those_of_all_pairs_of_days() -> None:

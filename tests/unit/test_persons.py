@@ -7,8 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pytest
+from faker.providers.person import en_US as en_us
 
-from privbench_core.columns.surrogates import agreeing_names
+from privbench_core.columns.person_names import agreeing_names, gendered_names
+from privbench_core.columns.surrogates import draw_faker_text
 from privbench_core.schema.columns import Column, ColumnType, Pattern
 from privbench_core.schema.tables import Schema, Table
 from tests.helpers.noise import SeededNoise
@@ -54,3 +56,26 @@ def test_nobody_without_a_name_gets_one_and_lengths_are_kept() -> None:
     assert made["full"].to_pylist() == ["Ann Lee", "y", None]
     assert made["mail"].to_pylist() == ["ann.le@b.org", "c@b.org", "ann.l2@b.org"]
     assert not agreeing_names(PERSON, columns | {"fname": columns["fname"]}, {"full", "mail"})
+
+
+@pytest.mark.parametrize("genders", [("F", "M", None, "X"), ("female", "male", None, "x"), ("0", "1", None, "2")])
+def test_first_names_suit_the_gender_of_the_row(genders: tuple[str]) -> None:
+    rows = {"fname": ["Ann", "Bob", "Cat", None], "lname": ["Lee"] * 4, "full": ["Ann Lee", "Bob Lee", "Cat Lee", None]}
+    columns = {name: pa.array(values, pa.string()) for name, values in (rows | {"Sex": genders}).items()}
+    table = replace(PERSON, columns=(*PERSON.columns, Column("Sex", ColumnType.CATEGORY)))
+    made = gendered_names(table, columns, {"mname"}, np.random.default_rng(0))
+    if genders[0] == "0":
+        assert not made
+        return
+    people = en_us.Provider
+    for name, names in made.items():
+        first = [None if text is None else text.split()[0] for text in names.to_pylist()]
+        assert first[0] in people.first_names_female, name
+        assert first[1] in people.first_names_male, name
+        assert first[2:] == ["Cat", None]
+    assert all(text is None or text.endswith(" Lee") for text in made["full"].to_pylist())
+
+
+def test_full_names_have_no_titles() -> None:
+    names = draw_faker_text("name", 200, 60, np.random.default_rng(0))
+    assert all(len(name.split()) == 2 and "." not in name for name in names)

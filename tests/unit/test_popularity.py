@@ -254,3 +254,31 @@ def test_flights_without_a_plane_say_little_of_where_planes_fly(epsilon: float):
     made = draw_exactly(schema, tables, noise=SeededNoise(1), budget=budget)["flight"].table
     source, drawn = (np.bincount(rows["place_id"].to_numpy(), minlength=1458) for rows in (tables["flight"], made))
     assert np.abs(source / source.sum() - drawn / drawn.sum()).sum() / 2 < 0.1
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.2])
+def test_references_are_null_only_where_that_shows(missing: float):
+    """Sales may be of no customer, and of no product, as the schema says."""
+    rng = np.random.default_rng(0)
+    product = Table("product", (integer("id"), category("kind", 3)), ("id",), public=True)
+    customer = Table("customer", (integer("id"), category("kind", 3)), ("id",))
+    keys = (
+        ForeignKey("sale", ("customer",), "customer", ("id",), owner=True, optional=True, max_children=20),
+        ForeignKey("sale", ("product",), "product", ("id",), optional=True),
+    )
+    columns = integer("id"), integer("customer", nullable=True), integer("product", nullable=True)
+    sale = Table("sale", columns, ("id",), keys)
+    n, units = 6000, 2000
+    tables = {
+        "product": rows_of(product, id=np.arange(50), kind=texts(np.arange(50) % 3)),
+        "customer": rows_of(customer, id=np.arange(units), kind=texts(rng.integers(0, 3, units))),
+        "sale": rows_of(sale, id=np.arange(n), **{
+            name: pa.array(there, mask=rng.random(n) < missing)
+            for name, there in (("customer", rng.integers(0, units, n)), ("product", rng.integers(0, 50, n)))
+        }),
+    }  # fmt: skip
+    schema, budget = Schema("shop", (product, customer, sale), "customer"), Budget(3.2, 1e-9)
+    made = draw_exactly(schema, tables, noise=SeededNoise(1), budget=budget)["sale"].table
+    for key in keys:
+        share = made[key.columns[0]].null_count / made.num_rows
+        assert share == missing if not missing else share == pytest.approx(missing, abs=0.03), key.name

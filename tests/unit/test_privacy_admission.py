@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -14,12 +15,14 @@ from privbench_core.columns.discretizer import Binning, Discretizer
 from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.columns.grid import Grid
 from privbench_core.columns.group_codes import AGREEMENTS, index_coder
+from privbench_core.columns.intervals import equal_width_codec
 from privbench_core.columns.registry import codec_for
 from privbench_core.columns.row_constraints import VERDICTS
 from privbench_core.errors import InternalError
 from privbench_core.privacy.budget import Budget, Measure, Price
 from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.features import (
+    AsStored,
     CoMember,
     Feature,
     GroupTypes,
@@ -58,7 +61,7 @@ from privbench_core.schema.row_constraints import (
     SameValue,
 )
 from privbench_core.schema.tables import Schema, Table
-from tests.helpers.databases import Database, town
+from tests.helpers.databases import Database, database_from, town
 from tests.helpers.depot import depot
 from tests.helpers.noise import SeededNoise
 
@@ -362,7 +365,7 @@ WRONG_DIFFERENCES = {
     "a column of the key": (OwnerDifference(OWNER, "home", "rooms"), APART, "part of a key"),
     "a key of the owner": (OwnerDifference(OWNER, "age", "id"), APART, "part of a key"),
     "no code for none": (OwnerDifference(OWNER, "age", "rooms"), AGE, "without a difference"),
-    "columns of two types": (OwnerDifference(OWNER, "age", "colour"), APART, "one type"),
+    "no point in time": (OwnerDifference(OWNER, "age", "colour"), APART, "one type"),
     "a key, since the row before": (SincePrevious(OWNER, "home"), APART, "part of a key"),
     "no code for the first row": (SincePrevious(OWNER, "age"), AGE, "without a difference"),
     "a key of the row": (OwnDifference("age", "id"), APART, "part of a key"),
@@ -431,10 +434,42 @@ def test_constraints_are_not_of_differences() -> None:
         session.view(ViewSpec("purchase", {"x": (Satisfies(MissingTogether(("size", "placed"))), VERDICT)}))
 
 
-def test_differences_within_a_row_are_of_two_columns_of_one_type() -> None:
-    session, _ = session_on(depot(0))
+def test_differences_are_between_columns_of_one_type_or_points_in_time() -> None:
+    """All pairs of types: of one, floats and texts have none; of two, only years, days and times are comparable."""
+    kinds = [each for each in ColumnType if each.ordered or each is ColumnType.TEXT]
+    in_time = {ColumnType.INTEGER, ColumnType.DATE, ColumnType.TIMESTAMP, ColumnType.TIMESTAMPTZ}
+    digits = {"precision": 9, "scale": 2}
+    columns = [
+        Column(f"{kind}{n}", kind, **(digits if kind is ColumnType.DECIMAL else {})) for kind in kinds for n in "ab"
+    ]
+    other = Column("tenths", ColumnType.DECIMAL, precision=9, scale=1)
+    table = Table("row", (Column("id", ColumnType.INTEGER), *columns, other), ("id",))
+    session, _ = session_on(database_from(Schema("types", (table,), "row"), {"row": []}))
+    possible = {(a, b) for a in kinds for b in kinds if {a, b} <= in_time}
+    possible |= {(kind, kind) for kind in kinds} - {(kind, kind) for kind in (ColumnType.FLOAT, ColumnType.TEXT)}
+    admitted = set()
+    for one, two in product(kinds, kinds):
+        with suppress(InternalError):
+            session.view(ViewSpec("row", {"x": (OwnDifference(f"{one}a", f"{two}b"), APART)}))
+            admitted.add((one, two))
+    assert admitted == possible
+    assert len(possible) > len(in_time) ** 2
     with pytest.raises(InternalError, match="one type"):
-        session.view(ViewSpec("purchase", {"x": (OwnDifference("size", "placed"), APART)}))
+        session.view(ViewSpec("row", {"x": (OwnDifference("decimala", "tenths"), APART)}))
+
+
+def test_columns_as_they_stand_are_no_keys_and_have_a_code_for_null() -> None:
+    database = depot(0)
+    column = replace(database.schema.table("parcel").column("sent"), relative=None)
+    coders = {
+        nullable: Discretizer(equal_width_codec(replace(column, nullable=nullable), "2010-01-01", "2021-12-31", 12))
+        for nullable in (True, False)
+    }
+    session, _ = session_on(database)
+    for name, coder, why in (("purchase_id", APART, "part of a key"), ("sent", coders[False], "a code for NULL")):
+        with pytest.raises(InternalError, match=why):
+            session.view(ViewSpec("parcel", {"x": (AsStored(name), coder)}))
+    session.view(ViewSpec("parcel", {"x": (AsStored("sent"), coders[True])}))
 
 
 @pytest.mark.parametrize("feature", looking_along(OWNER))

@@ -96,8 +96,7 @@ def test_a_sqlite_file_is_found_or_missed_where_it_should_be(tmp_path: Path, mon
     with pytest.raises(SourceError, match=r"there is no file sites\.db"):
         read_catalogue("sqlite:///sites.db")
     assert not (tmp_path / "sites.db").exists()
-    with pytest.raises(SourceError, match=r"site\.db is a SQLite file, not a DuckDB one; write sqlite:////"):
-        read_catalogue("site.db")
+    assert read_catalogue("site.db") == read_catalogue("sqlite:///site.db")
 
 
 ID = FoundColumn("id", ColumnType.INTEGER, "", nullable=False)

@@ -241,6 +241,11 @@ def test_a_key_column_with_a_domain_is_an_attribute(tmp_path: Path) -> None:
     assert b.key_columns == {"a", "no"}
 
 
+def test_the_pattern_of_a_text_key_leaves_it_a_key(tmp_path: Path) -> None:
+    a = load(tmp_path, A.replace("id: integer", "id: {type: text, domain: {pattern: 'C-[0-9]{3}'}}")).schema.table("a")
+    assert (a.key_columns, a.attributes[:1]) == ({"id"}, a.columns[1:2])
+
+
 def test_the_values_of_an_enum_in_a_key_are_written_out(tmp_path: Path) -> None:
     """Else the file would say that the column is numbered, which no enum can be."""
     listed = "{type: category, sql_type: half, domain: {values: [first, second]}}"
@@ -322,7 +327,7 @@ YEARS = "{type: integer, domain: {min: 1990, max: 2020}}"
         (LINKED.replace("per_unit: 30", "per_unit: 0"),
          "c.d: max_children_per_unit is 0; declare the most rows that refer to the rows of one unit, 1 or more"),
         (SEASON.replace("id: integer", f"id: {YEARS}", 1),
-         "a.id: a domain on a key column that is the whole primary key; remove it: keys are generated"),
+         "a.id: a domain on a key column that is the whole primary key; remove it: only text keys have a pattern"),
         (SEASON.replace("{a: integer", f"{{a: {YEARS}", 1),
          "b.a: a domain on a key column of a foreign key; remove it: references are generated"),
         (SEASON.replace("foreign_keys: [", "foreign_keys: [{columns: season, references: p}, ") + PUBLIC,

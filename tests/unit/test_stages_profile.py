@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections import Counter
 from collections.abc import Sequence
 from decimal import Decimal
@@ -192,6 +193,16 @@ def test_values_too_rare_to_name_are_made_up_in_their_number_their_likeness_and_
     assert max(map(len, after)) <= 16
     assert np.mean([len(v) for v in found]) == pytest.approx(np.mean([len(v) for v in values]), abs=0.5)
     assert not after.keys() & {street for street in streets if len(street) > 12}
+
+
+@pytest.mark.parametrize(
+    ("form", "like"), [("{:.0f}", r"[1-9]\d*"), ("{:.2f}", r"[1-9]\d*\.\d+"), ("n{:.0f}", r"[A-Z][a-z ]*")]
+)
+def test_numbers_in_text_of_which_nothing_can_be_named_are_made_up_as_numbers(form: str, like: str):
+    """Columns of CSV files are text, so words stood where there had been ages and prices."""
+    values = [form.format(x) for x in np.random.default_rng(0).integers(1000, 9000, 3000) / 1.0]
+    found = sampled(Column("x", ColumnType.CATEGORY, Learn()), values, 3.2)
+    assert all(re.fullmatch(like, value) for value in found), found[:5]
 
 
 @pytest.mark.parametrize("rows", [1, 40])

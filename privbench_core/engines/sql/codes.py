@@ -19,11 +19,13 @@ from sqlglot import exp
 
 from privbench_core.columns.categorical import CategoricalCodec
 from privbench_core.columns.codec import Codec
+from privbench_core.columns.differences import compared
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.columns.grid import Grid, in_units
 from privbench_core.columns.intervals import OrderedCodec, StepCodec
-from privbench_core.columns.opaque import OpaqueCodec
+from privbench_core.columns.opaque import FormCodec, OpaqueCodec
+from privbench_core.columns.resolution import part_shared
 from privbench_core.columns.row_constraints import (
     FIRST_DAY,
     LARGEST_REAL,
@@ -80,11 +82,13 @@ def code_of(database: Database, value: Expr, discretizer: Discretizer, labels: S
     return exp.case().when(is_missing(value, kind), number(meant[codec.null])).else_(found)
 
 
-def difference_of(value: Expr, base: Expr, of: Column) -> Expr:
+def difference_of(value: Expr, base: Expr, columns: tuple[Column, Column]) -> Expr:
     """Return the difference of two stored numbers in 64 bits, see `columns.differences`; NULL where one of them is.
 
-    ``of`` is the column of the value.
+    ``columns`` are those of the value and of the base.
     """
+    of = compared(*columns)
+    value, base = (_coarsened(each, one, of) for each, one in zip((value, base), columns, strict=True))
     long = exp.DataType.build("decimal(38, 0)")
     ends = [exp.cast(_clamped(each), long.copy()) for each in (value, base)]
     found = bounded(exp.Paren(this=exp.Sub(this=ends[0], expression=ends[1])), -INT64_MAX, INT64_MAX)
@@ -94,6 +98,12 @@ def difference_of(value: Expr, base: Expr, of: Column) -> Expr:
         itself = exp.Add(this=_clamped(value), expression=number(NO_DISTANCE))
         found = exp.Paren(this=exp.case().when(endless, itself).else_(found))
     return found
+
+
+def _coarsened(value: Expr, column: Column, to: Column) -> Expr:
+    """Return a stored number as the type of another column counts, see `columns.resolution`."""
+    part = part_shared(column.type, to.type)
+    return value if part is None else _part(value, part, column.type is ColumnType.DATE)
 
 
 def _of_present(database: Database, value: Expr, codec: Codec, meant: Sequence[int]) -> Expr:
@@ -113,12 +123,24 @@ def _of_present(database: Database, value: Expr, codec: Codec, meant: Sequence[i
             length = exp.Anonymous(this="octet_length", expressions=[value.copy()])
         cells = [*meant[: lengths.ordered], meant[0], meant[codec.outside[0]]]
         return _interval(database, length, lengths, cells)
+    if isinstance(codec, FormCodec):
+        return _form(value, codec, meant)
     if isinstance(codec, StepCodec):
         found = exp.case()
         for place in range(len(codec.units) - 1, 0, -1):
             found = found.when(_is_multiple(value, codec.units[place], codec.grid), number(meant[place]))
         return found.else_(number(meant[0]))
     raise InternalError(f"{type(codec).__name__}: a codec without a form in SQL")
+
+
+def _form(value: Expr, codec: FormCodec, meant: Sequence[int]) -> Expr:
+    """Return the number that is meant by what a text is made of."""
+    digits, nothing = exp.Literal.string("0123456789"), exp.Literal.string("")
+    rest = exp.Anonymous(this="translate", expressions=[value.copy(), digits, nothing])
+    found = exp.case()
+    for place, expected in enumerate(codec.rests, 1):
+        found = found.when(exp.EQ(this=rest.copy(), expression=exp.Literal.string(expected)), number(meant[place]))
+    return found.else_(number(meant[0]))
 
 
 def _is_multiple(value: Expr, unit: float, grid: Grid) -> Expr:

@@ -213,7 +213,7 @@ def _differences(tables: Tables, table: Table) -> Iterator[Expr]:
             beside: Expr = column(tables.column(owner.parent, of_owner[base.name]), _alias(table, owner))
         else:
             beside = column(tables.column(table.name, base.name), "r")
-        yield exp.alias_(difference_of(stored, beside, own), tables.modelled(table.name, own.name))
+        yield exp.alias_(difference_of(stored, beside, (own, base)), tables.modelled(table.name, own.name))
 
 
 def _surplus(crowded: exp.Select, owners: Sequence[str], bound: int, order: Expr) -> exp.Select:

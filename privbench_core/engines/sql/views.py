@@ -19,6 +19,7 @@ from privbench_core.engines.sql.codes import code_of, difference_of, verdict_of
 from privbench_core.engines.sql.relations import Tables, weight
 from privbench_core.errors import InternalError
 from privbench_core.privacy.features import (
+    AsStored,
     CoMember,
     Feature,
     MemberPlace,
@@ -48,7 +49,16 @@ from privbench_core.schema.tables import Table
 WEIGHT, UNIT, ROWS_OF_UNIT, OWNER_ROW, ORDER = "w", "u", "s", "v", "o"
 _UNITS = f"r.u AS {UNIT}", f"r.s AS {ROWS_OF_UNIT}"  # the unit of a row, and how many rows it has
 ValueOf = (
-    Own | CoMember | OwnDifference | OwnerDifference | SincePrevious | OwnFanout | OwnerFanout | UnitRows | ParentRow
+    Own
+    | AsStored
+    | CoMember
+    | OwnDifference
+    | OwnerDifference
+    | SincePrevious
+    | OwnFanout
+    | OwnerFanout
+    | UnitRows
+    | ParentRow
 )
 _SMALL = ("tinyint", 1 << 7), ("smallint", 1 << 15)  # types, and how many codes fit them
 
@@ -279,21 +289,25 @@ class _Rows:
         tables = self._tables
         if isinstance(feature, Own | CoMember):
             return column(tables.modelled(self._table, feature.column), "r")
+        if isinstance(feature, AsStored):
+            return column(tables.column(self._table, feature.column), "r")
         if isinstance(feature, OwnFanout):
             return self._children(feature.key, "r")
         if isinstance(feature, OwnDifference):
             own, base = (column(tables.column(self._table, name), "r") for name in (feature.column, feature.base))
-            return difference_of(own, base, tables.schema.table(self._table).column(feature.column))
+            here = tables.schema.table(self._table)
+            return difference_of(own, base, (here.column(feature.column), here.column(feature.base)))
         if isinstance(feature, OwnerDifference):
             base = column(tables.column(feature.key.parent, feature.base), self.join(feature.key))
-            of = tables.schema.table(self._table).column(feature.column)
+            schema, parent = tables.schema, feature.key.parent
+            of = schema.table(self._table).column(feature.column), schema.table(parent).column(feature.base)
             return difference_of(column(tables.column(self._table, feature.column), "r"), base, of)
         if isinstance(feature, SincePrevious):
             here, value = tables.schema.table(self._table), column(tables.column(self._table, feature.column), "r")
             owners = tables.columns(self._table, feature.key.columns)
             before = _window(exp.Lag(this=value.copy()), owners, value, tables.order_of_kept(self._table))
             owned = exp.case().when(exp.Not(this=_ownerless(owners)), before)
-            return difference_of(value, owned, here.column(feature.column))
+            return difference_of(value, owned, (here.column(feature.column),) * 2)
         if isinstance(feature, ParentRow):
             parent, public = self.join(feature.key), tables.schema.table(feature.key.parent).public
             there = f"{parent}.n" if public else "0"

@@ -59,7 +59,7 @@ from privbench_core.synthesizers.steps.link import (
 from privbench_core.synthesizers.steps.sampled import Sample, SampledTable
 
 Columns = dict[str, pa.Array]
-DRAWING = "25"
+DRAWING = "26"
 """Changed by hand when other rows are drawn from the same models: samples, and what is measured of them, are others."""
 
 

@@ -74,7 +74,7 @@ def link_step(
     if is_set_null_across_units(schema, key):
         parameters[_BOUNDED] = True
     wanted = tuple(dict.fromkeys([*profiles, *inputs]))
-    version = "31" if key.owner else "27" if _BOUNDED in parameters else "22" if counted else "20"
+    version = "32" if key.owner else "27" if _BOUNDED in parameters else "22" if counted else "20"
     return Step(fanout_key(key), StepKind.FANOUT, child.name, wanted, reads, price, run, parameters, version=version)
 
 

@@ -16,16 +16,18 @@ from privbench_core.columns.categorical import CategoricalCodec
 from privbench_core.columns.codec import Codec
 from privbench_core.columns.registry import codec_for
 from privbench_core.columns.row_constraints import declared_constraints
+from privbench_core.columns.surrogates import key_alphabets
 from privbench_core.marginals.measure_spn import PairwiseSPN
 from privbench_core.marginals.measured import Measured
 from privbench_core.marginals.spn import count_nodes, node_to_dict
 from privbench_core.privacy.budget import Price, zero
 from privbench_core.privacy.relations import WEIGHT_SCALE, deciding_tables, stability
-from privbench_core.profiles.measure_lags import own_lag_pairs, relative_dates, tied_columns
+from privbench_core.profiles.measure_lags import own_lag_pairs, tied_columns
 from privbench_core.profiles.measure_profile import Cells, Network, learn_table
+from privbench_core.profiles.points_in_time import relative_dates
 from privbench_core.profiles.profile import Profile
 from privbench_core.profiles.public_domains import with_public_domains
-from privbench_core.schema.columns import Learn
+from privbench_core.schema.columns import Learn, Pattern
 from privbench_core.schema.documents import documents_to_learn
 from privbench_core.schema.identity import column_identity, key_identity
 from privbench_core.schema.tables import Schema, Table
@@ -85,6 +87,9 @@ def profile_steps(
     for column in table.modelled:
         if not isinstance(column.domain, Learn):
             codec_for(column, table=table.name)  # a domain that cannot be coded is refused before anything is spent
+    for column in map(table.column, table.primary_key):
+        if isinstance(column.domain, Pattern):
+            key_alphabets(column, column.domain, table=table.name)
     count = count_step(schema, table, price)
     rest = Price(price.measure, price.amount - count.price.amount, price.delta)
     parameters = {
@@ -93,7 +98,7 @@ def profile_steps(
         "unique": [list(columns) for columns in table.unique],
         **_rows_kept(schema, table.name),
         **({"documents": "1"} if documents_to_learn(table.attributes) else {}),
-        **({"lags": "3"} if own_lag_pairs(table) or relative_dates(table) else {}),
+        **({"lags": "4"} if own_lag_pairs(table) or relative_dates(table) else {}),
         **({"ties": tied} if (tied := tied_columns(table)) else {}),
         **({"declared": [each.in_words for each in declared]} if (declared := declared_constraints(table)) else {}),
         # What bounds say beyond the largest T counted once.
@@ -108,7 +113,7 @@ def profile_steps(
         joints = {} if networks is None else {"measured": measured.to_dict()}
         return Artifact({"profile": profile.to_dict(), **joints, "summary": summary_of(table, profile, cells)})
 
-    return [count, Step(key, StepKind.PROFILE, table.name, (count.key,), count.reads, rest, run, parameters, "36")]
+    return [count, Step(key, StepKind.PROFILE, table.name, (count.key,), count.reads, rest, run, parameters, "37")]
 
 
 def released_units(artifact: Artifact) -> UnitCount:
