@@ -105,20 +105,32 @@ def bank(clients: int = 2400) -> tuple[Schema, dict[str, pa.Table]]:
         "branch": rows_of(branch, id=np.arange(BRANCHES), kind=texts(np.arange(BRANCHES) % 3)),
         "box": rows_of(box, id=np.arange(BOXES)),
         "client": rows_of(
-            client, id=np.arange(clients), kind=texts(kind), adviser=nullable(adviser),
-            best=nullable(np.where(rng.random(clients) < 0.75, first, -1)), club_id=nullable(club_id),
+            client,
+            id=np.arange(clients),
+            kind=texts(kind),
+            adviser=nullable(adviser),
+            best=nullable(np.where(rng.random(clients) < 0.75, first, -1)),
+            club_id=nullable(club_id),
         ),
         "club": rows_of(club, id=np.arange(CLUBS), founder=rng.permutation(clients)[:CLUBS], kind=texts(club_kind)),
         "account": rows_of(
-            account, id=np.arange(accounts), client_id=owner, kind=texts(account_kind), branch_id=branch_id,
+            account,
+            id=np.arange(accounts),
+            client_id=owner,
+            kind=texts(account_kind),
+            branch_id=branch_id,
             box=nullable(boxes),
         ),
         "card": rows_of(card, client_id=owner, number=number, kind=texts(account_kind)),
         "client_order": rows_of(
-            order, id=np.arange(len(buyer)), client_id=buyer, number=number[among], account=other,
+            order,
+            id=np.arange(len(buyer)),
+            client_id=buyer,
+            number=number[among],
+            account=other,
             kind=texts(order_kind),
         ),
-    }  # fmt: skip
+    }
     return Schema("bank", (branch, box, client, club, account, card, order), "client"), tables
 
 

@@ -34,10 +34,13 @@ SCHEMA = Schema(
                 ForeignKey("member", ("plan",), "plan", ("code",)),
                 ForeignKey("member", ("invited_by",), "member", ("id",), optional=True),
             ),
-            unique=(("email",),), row_order="joined",
+            unique=(("email",),),
+            row_order="joined",
         ),
         Table(
-            "room", (Column("id", T.UUID), Column("member_id", T.INTEGER), Column("size", T.INTEGER)), ("id",),
+            "room",
+            (Column("id", T.UUID), Column("member_id", T.INTEGER), Column("size", T.INTEGER)),
+            ("id",),
             (ForeignKey("room", ("member_id",), "member", ("id",), owner=True, max_children=9),),
         ),
         Table(
@@ -70,18 +73,22 @@ SCHEMA = Schema(
             (ForeignKey("item", ("booking_id",), "booking", ("id",), owner=True, max_children=9),),
         ),
         Table(
-            "refund", (Column("booking_id", T.TEXT), Column("made_on", T.DATE)), ("booking_id",),
+            "refund",
+            (Column("booking_id", T.TEXT), Column("made_on", T.DATE)),
+            ("booking_id",),
             (ForeignKey("refund", ("booking_id",), "booking", ("id",), owner=True, max_children=1),),
             row_order="made_on",
         ),
         Table(
-            "visit", (Column("member_id", T.INTEGER), Column("number", T.INTEGER), Column("at", T.DATE)),
+            "visit",
+            (Column("member_id", T.INTEGER), Column("number", T.INTEGER), Column("at", T.DATE)),
             ("member_id", "number"),
             (ForeignKey("visit", ("member_id",), "member", ("id",), owner=True, max_children=99),),
         ),
     ),
-    unit="member", enums=(EnumType("kind", ("adult", "it's a child")),),
-)  # fmt: skip
+    unit="member",
+    enums=(EnumType("kind", ("adult", "it's a child")),),
+)
 PLANS = pa.table({"code": ["basic", "full"], "price": [10, 20]})
 
 

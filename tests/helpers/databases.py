@@ -228,15 +228,20 @@ def forum(
         "post", Column("user_id", INTEGER), Column("long", BOOLEAN), keys=(_owner("post", "user_id", "user", 3),)
     )
     vote = keyed(
-        "vote", Column("post_id", INTEGER), Column("user_id", INTEGER, nullable=not required), Column("up", BOOLEAN),
+        "vote",
+        Column("post_id", INTEGER),
+        Column("user_id", INTEGER, nullable=not required),
+        Column("up", BOOLEAN),
         keys=(
             _owner("vote", "post_id", "post", 2),
             ForeignKey(
-                *("vote", ("user_id",), "user", ("id",)), max_children=most_votes, optional=not required,
+                *("vote", ("user_id",), "user", ("id",)),
+                max_children=most_votes,
+                optional=not required,
                 on_unit_removed=removed,
             ),
         ),
-    )  # fmt: skip
+    )
     posts: list[Row] = [(i, int(rng.integers(units)), bool(rng.random() < 0.5)) for i in range(2 * units)]
     votes: list[Row] = []
     for voter in range(units):
@@ -594,10 +599,15 @@ def desk(seed: int, units: int = 40) -> Database:
                 comments.append((len(comments), len(tickets), int(near), int(rng.integers(9))))
             tickets.append((len(tickets), i, mine, of, kept_in, int(rng.integers(9))))
     rows = {
-        "account": [(i,) for i in range(accounts)], "project": [(i,) for i in range(projects)],
-        "label": [(i, i % projects) for i in range(labels)], "user": users, "folder": folders, "ticket": tickets,
-        "tag": sorted(set(tags)), "comment": comments,
-    }  # fmt: skip
+        "account": [(i,) for i in range(accounts)],
+        "project": [(i,) for i in range(projects)],
+        "label": [(i, i % projects) for i in range(labels)],
+        "user": users,
+        "folder": folders,
+        "ticket": tickets,
+        "tag": sorted(set(tags)),
+        "comment": comments,
+    }
     return database_from(Schema("desk", (account, project, label, user, folder, ticket, tag, comment), "user"), rows)
 
 

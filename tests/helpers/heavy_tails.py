@@ -71,14 +71,20 @@ def chain(users: int = 4000, seed: int = 0) -> Database:
     tables = {
         "user": rows_of(user, id=np.arange(users), region=texts(region), level=following(rng, magnitudes(orders), 7)),
         "order": rows_of(
-            order, id=np.arange(len(of_order)), user_id=of_order, kind=texts(kind),
+            order,
+            id=np.arange(len(of_order)),
+            user_id=of_order,
+            kind=texts(kind),
             hour=following(rng, 2 * region[of_order], 8),
         ),
         "item": rows_of(
-            item, id=np.arange(len(of_item)), order_id=of_item, sort=texts(following(rng, size, 6)),
+            item,
+            id=np.arange(len(of_item)),
+            order_id=of_item,
+            sort=texts(following(rng, size, 6)),
             price=following(rng, size + kind[of_item] / 2, 10),
         ),
-    }  # fmt: skip
+    }
     return Schema("chain", (user, order, item), "user"), tables
 
 
@@ -219,18 +225,27 @@ def optional_keys(users: int = 3000, seed: int = 0) -> Database:
     kind = np.where(voted, np.minimum(reputation[voter] // 2, 2), 3)
     tables = {
         "user": rows_of(
-            user, id=np.arange(users), reputation=reputation,
+            user,
+            id=np.arange(users),
+            reputation=reputation,
             country=texts(rng.choice(4, users, p=[0.5, 0.3, 0.15, 0.05])),
         ),
         "post": rows_of(
-            post, id=np.arange(len(of_post)), user_id=of_post, editor_id=pa.array(editor, mask=~edited), score=score,
+            post,
+            id=np.arange(len(of_post)),
+            user_id=of_post,
+            editor_id=pa.array(editor, mask=~edited),
+            score=score,
             tag=texts(np.where(edited, following(rng, reputation[editor] / 1.5, 5), 0)),
         ),
         "vote": rows_of(
-            vote, id=np.arange(len(of_vote)), post_id=of_vote, voter_id=pa.array(voter, mask=~voted),
+            vote,
+            id=np.arange(len(of_vote)),
+            post_id=of_vote,
+            voter_id=pa.array(voter, mask=~voted),
             kind=texts(np.where(rng.random(len(of_vote)) < 0.9, kind, rng.integers(0, 4, len(of_vote)))),
         ),
-    }  # fmt: skip
+    }
     return Schema("optional_keys", (user, post, vote), "user"), tables
 
 

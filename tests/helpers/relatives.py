@@ -69,15 +69,24 @@ def hospital(patients: int = 5000, seed: int = 0, *, relative: bool = True) -> D
     unpaid = pc.if_else(pa.array(open_ended), pa.scalar(None, pa.int64()), pa.array(paid))
     tables = {
         "patient": rows_of(
-            patient, id=np.arange(patients), sex=texts(rng.integers(0, 2, patients)),
+            patient,
+            id=np.arange(patients),
+            sex=texts(rng.integers(0, 2, patients)),
             age=rng.integers(0, 100, patients),
         ),
         "stay": rows_of(
-            stay, id=np.arange(number), patient_id=of_patient, ward=texts(ward),
-            admitted=pa.array(admitted.astype(np.int32)), discharged=cut.cast(pa.int32()), billed=pa.array(billed),
-            paid=unpaid, net=pa.array(net), gross=pa.array((net * np.where(ward == 0, 1.07, 1.19)).round(2)),
+            stay,
+            id=np.arange(number),
+            patient_id=of_patient,
+            ward=texts(ward),
+            admitted=pa.array(admitted.astype(np.int32)),
+            discharged=cut.cast(pa.int32()),
+            billed=pa.array(billed),
+            paid=unpaid,
+            net=pa.array(net),
+            gross=pa.array((net * np.where(ward == 0, 1.07, 1.19)).round(2)),
         ),
-    }  # fmt: skip
+    }
     return Schema("hospital", (patient, stay), "patient"), tables
 
 
@@ -128,17 +137,24 @@ def mail_order(customers: int = 3000, seed: int = 0, *, relative: bool = True) -
     days_signed = pa.array(day_shipped + rng.integers(0, 4, n), mask=waiting)
     tables = {
         "customer": rows_of(
-            customer, id=np.arange(customers), kind=texts(rng.integers(0, 2, customers)), since=_days(since),
+            customer, id=np.arange(customers), kind=texts(rng.integers(0, 2, customers)), since=_days(since)
         ),
         "purchase": rows_of(
-            purchase, id=np.arange(len(of_customer)) + 5, customer_id=of_customer, channel=texts(channel),
+            purchase,
+            id=np.arange(len(of_customer)) + 5,
+            customer_id=of_customer,
+            channel=texts(channel),
             placed=_days(day_placed),
         ),
         "parcel": rows_of(
-            parcel, id=np.arange(n), purchase_id=of_purchase + 5, size=texts(rng.integers(0, 3, n)),
-            shipped=pa.array(day_shipped, mask=waiting).cast(pa.int32()), signed=days_signed.cast(pa.int32()),
+            parcel,
+            id=np.arange(n),
+            purchase_id=of_purchase + 5,
+            size=texts(rng.integers(0, 3, n)),
+            shipped=pa.array(day_shipped, mask=waiting).cast(pa.int32()),
+            signed=days_signed.cast(pa.int32()),
         ),
-    }  # fmt: skip
+    }
     return Schema("mail_order", (customer, purchase, parcel), "customer"), tables
 
 

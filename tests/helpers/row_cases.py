@@ -32,22 +32,33 @@ def seasons(players: int = 8000, seed: int = 0) -> Database:
     season = Table(
         "season",
         (
-            integer("id"), integer("player_id"), integer("year", 0, 129), integer("games", 0, 162),
-            *(integer(name, 0, most) for name, (_, most) in _BATTING.items()), category("league", 4),
+            integer("id"),
+            integer("player_id"),
+            integer("year", 0, 129),
+            integer("games", 0, 162),
+            *(integer(name, 0, most) for name, (_, most) in _BATTING.items()),
+            category("league", 4),
         ),
-        ("id",), (owner_key("season", "player_id", "player", 30),),
-    )  # fmt: skip
+        ("id",),
+        (owner_key("season", "player_id", "player", 30),),
+    )
     tables = {
         "player": rows_of(
-            player, id=np.arange(players), bats=texts(rng.choice(3, players, p=[0.6, 0.3, 0.1])),
+            player,
+            id=np.arange(players),
+            bats=texts(rng.choice(3, players, p=[0.6, 0.3, 0.1])),
             height=following(rng, np.full(players, 8.0), 16, 2.5),
         ),
         "season": rows_of(
-            season, id=np.arange(len(of_player)), player_id=of_player, year=np.minimum(year, 129), games=games,
+            season,
+            id=np.arange(len(of_player)),
+            player_id=of_player,
+            year=np.minimum(year, 129),
+            games=games,
             **{name: np.minimum(rng.poisson(games * rate), most) for name, (rate, most) in _BATTING.items()},
             league=texts(rng.choice(4, len(of_player), p=[0.45, 0.4, 0.1, 0.05])),
         ),
-    }  # fmt: skip
+    }
     return Schema("seasons", (player, season), "player"), tables
 
 
@@ -162,7 +173,11 @@ def _owned(name: str, unit: tuple[str, int], children: list[tuple[str, Ints, int
 
 
 CASES: dict[str, Callable[[], Database]] = {
-    "seasons": seasons, "shop": few_customers, "hospital": hospital_stays, "returns": returns,
-    "bestsellers": bestsellers, "messages": messages,
-}  # fmt: skip
+    "seasons": seasons,
+    "shop": few_customers,
+    "hospital": hospital_stays,
+    "returns": returns,
+    "bestsellers": bestsellers,
+    "messages": messages,
+}
 """Each by its name."""

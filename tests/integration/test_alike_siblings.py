@@ -53,14 +53,19 @@ def practice(seed: int = 0) -> Database:
     rows = {
         "patient": rows_of(patient, id=np.arange(n), age=age),
         "prescription": rows_of(
-            prescription, id=np.arange(len(drugs)), patient_id=of_patient, drug=pa.array(np.array(DRUGS)[drugs]),
+            prescription,
+            id=np.arange(len(drugs)),
+            patient_id=of_patient,
+            drug=pa.array(np.array(DRUGS)[drugs]),
             dose=doses,
         ),
         "relative": rows_of(
-            relative, id=np.arange(len(first)), patient_id=of_relative,
+            relative,
+            id=np.arange(len(first)),
+            patient_id=of_relative,
             role=pa.array(np.where(first, "to call", "other")),
         ),
-    }  # fmt: skip
+    }
     return Schema("practice", (patient, prescription, relative), unit="patient"), rows
 
 

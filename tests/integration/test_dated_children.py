@@ -72,14 +72,19 @@ def projects(n: int) -> Database:
     ended = np.minimum(begun + rng.geometric(0.1, len(begun)), (opened + length)[of_project])
     rows = {
         "project": rows_of(
-            project, id=np.arange(n), opened=pa.array(opened.astype(np.int32)),
+            project,
+            id=np.arange(n),
+            opened=pa.array(opened.astype(np.int32)),
             closed=pa.array((opened + length).astype(np.int32), mask=rng.random(n) < 0.2),
         ),
         "task": rows_of(
-            task, id=np.arange(len(begun)), project_id=of_project, begun=pa.array(begun.astype(np.int32)),
+            task,
+            id=np.arange(len(begun)),
+            project_id=of_project,
+            begun=pa.array(begun.astype(np.int32)),
             ended=pa.array(ended.astype(np.int32), mask=rng.random(len(begun)) < 0.1),
         ),
-    }  # fmt: skip
+    }
     return Schema("projects", (project, task), "project"), rows
 
 

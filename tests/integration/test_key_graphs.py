@@ -84,15 +84,20 @@ def company(people: int = 250, seed: int = 0) -> tuple[Schema, Tables]:
         public=True,
     )
     employee = keyed(
-        "employee", integer("badge", 1, 10**6), integer("boss", nullable=True), integer("office_id", nullable=True),
-        integer("spot_country", nullable=True), integer("spot_no", nullable=True), category("grade", 3),
+        "employee",
+        integer("badge", 1, 10**6),
+        integer("boss", nullable=True),
+        integer("office_id", nullable=True),
+        integer("spot_country", nullable=True),
+        integer("spot_no", nullable=True),
+        category("grade", 3),
         keys=(
             to("employee", "boss", "employee", max_children=10, optional=True),
             to("employee", "office_id", "office", max_children=10, optional=True),
             to("employee", "spot_country spot_no", "spot", "country_id no", optional=True),
         ),
         unique=(("badge",), ("spot_country", "spot_no")),
-    )  # fmt: skip
+    )
     office = keyed(
         "office", integer("tenant"), category("floor", 3), keys=(owner_key("office", "tenant", "employee", 2),)
     )
@@ -169,38 +174,55 @@ def company(people: int = 250, seed: int = 0) -> tuple[Schema, Tables]:
         "country": rows_of(country, id=np.arange(20), near=pa.array([None, *range(19)])),
         "spot": rows_of(spot, country_id=places[:, 0], no=places[:, 1]),
         "employee": rows_of(
-            employee, id=np.arange(n), badge=badge, boss=pa.array(boss, mask=boss < 0),
-            office_id=pa.array(sits, mask=rng.random(n) < 0.3), spot_country=pa.array(parked[:, 0], mask=~parks),
-            spot_no=pa.array(parked[:, 1], mask=~parks), grade=texts(grade),
+            employee,
+            id=np.arange(n),
+            badge=badge,
+            boss=pa.array(boss, mask=boss < 0),
+            office_id=pa.array(sits, mask=rng.random(n) < 0.3),
+            spot_country=pa.array(parked[:, 0], mask=~parks),
+            spot_no=pa.array(parked[:, 1], mask=~parks),
+            grade=texts(grade),
         ),
         "office": rows_of(office, id=np.arange(len(tenants)), tenant=tenants, floor=texts(floor)),
         "passport": rows_of(passport, id=np.flatnonzero(grade > 0), kind=texts(grade[grade > 0] - 1)),
         "booking": rows_of(
-            booking, badge=[b for b, _ in booked], country_id=[c for _, c in booked],
+            booking,
+            badge=[b for b, _ in booked],
+            country_id=[c for _, c in booked],
             mood=texts(rng.integers(0, 2, len(booked))),
         ),
         "sale": rows_of(
-            sale, seller=[s for s, _ in sales], no=[k for _, k in sales], state=texts(rng.integers(0, 2, len(sales))),
+            sale, seller=[s for s, _ in sales], no=[k for _, k in sales], state=texts(rng.integers(0, 2, len(sales)))
         ),
         "parcel": rows_of(
-            parcel, seller=[p[0] for p in parcels], no=[p[1] for p in parcels], piece=[p[2] for p in parcels],
+            parcel,
+            seller=[p[0] for p in parcels],
+            no=[p[1] for p in parcels],
+            piece=[p[2] for p in parcels],
             size=texts(sized),
         ),
         "item": rows_of(
-            item, seller=[i[0] for i in items], no=[i[1] for i in items], line=[i[2] for i in items],
+            item,
+            seller=[i[0] for i in items],
+            no=[i[1] for i in items],
+            line=[i[2] for i in items],
             piece=pa.array([parcels[p][2] if p >= 0 else None for p in packed], pa.int64()),
             size=texts(np.array([sized[p] if p >= 0 else 0 for p in packed])),
         ),
         "task": rows_of(
-            task, id=np.arange(len(who) + nobody), who=pa.array([*who.tolist(), *[None] * nobody]),
+            task,
+            id=np.arange(len(who) + nobody),
+            who=pa.array([*who.tolist(), *[None] * nobody]),
             what=texts(np.array([*rng.integers(0, 2, len(who)), *[2] * nobody])),
         ),
         "memo": rows_of(
-            memo, id=np.arange(len(sender)), sender=sender,
+            memo,
+            id=np.arange(len(sender)),
+            sender=sender,
             receiver=rng.permutation(np.repeat(np.arange(n), 2))[: len(sender)],
             tone=texts(rng.integers(0, 2, len(sender))),
         ),
-    }  # fmt: skip
+    }
     order = (country, spot, employee, office, passport, booking, sale, parcel, item, task, memo)
     return Schema("company", order, "employee"), tables
 

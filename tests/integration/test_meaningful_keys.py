@@ -63,14 +63,19 @@ def league(players: int = 800, seed: int = 0, *, domain: bool = True) -> tuple[S
     tables = {
         "player": rows_of(player, id=np.arange(players), bats=texts(rng.integers(0, 3, players))),
         "stint": rows_of(
-            stint, player=[row[0] for row in stints], season=[row[1] for row in stints], no=[row[2] for row in stints],
+            stint,
+            player=[row[0] for row in stints],
+            season=[row[1] for row in stints],
+            no=[row[2] for row in stints],
             games=texts(np.array([row[3] for row in stints])),
         ),
         "award": rows_of(
-            award, player=[row[0] for row in awards], season=[row[1] for row in awards],
+            award,
+            player=[row[0] for row in awards],
+            season=[row[1] for row in awards],
             kind=texts(np.array([row[2] for row in awards])),
         ),
-    }  # fmt: skip
+    }
     return Schema("league", (player, stint, award), "player"), tables
 
 
@@ -169,15 +174,20 @@ def clinic(patients: int = 400, seed: int = 0) -> tuple[Schema, Tables]:
     tables = {
         "patient": rows_of(patient, id=np.arange(patients), sex=texts(rng.integers(0, 2, patients))),
         "drug": rows_of(
-            drug, patient=[p for p, _ in drugs], name=[names[d] for _, d in drugs],
+            drug,
+            patient=[p for p, _ in drugs],
+            name=[names[d] for _, d in drugs],
             kind=texts(np.array([d % 2 for _, d in drugs])),
         ),
         "taken": rows_of(
-            taken, patient=[p for p, _, _ in doses], name=[names[d] for _, d, _ in doses],
-            no=[no for _, _, no in doses], how=texts(np.array([int(d == 3) for _, d, _ in doses])),
+            taken,
+            patient=[p for p, _, _ in doses],
+            name=[names[d] for _, d, _ in doses],
+            no=[no for _, _, no in doses],
+            how=texts(np.array([int(d == 3) for _, d, _ in doses])),
         ),
         "log": rows_of(log, id=np.arange(len(logged)), day=rng.integers(1, 31, len(logged)), patient=logged),
-    }  # fmt: skip
+    }
     return Schema("clinic", (patient, drug, taken, log), "patient"), tables
 
 

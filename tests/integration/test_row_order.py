@@ -58,22 +58,31 @@ def shop(clients: int = 600, *, ordered: bool = True) -> Database:
     earlier = np.where(rng.random(len(of_call)) < 0.3, np.arange(len(of_call)) - 1, -1)
     tables = {
         "client": rows_of(
-            client, id=np.arange(clients), since=days(clients),
+            client,
+            id=np.arange(clients),
+            since=days(clients),
             kind=pa.array([f"v{code}" for code in rng.integers(0, 3, clients)]),
         ),
         "order": rows_of(
-            order, id=pa.array(names), client_id=of_client,
+            order,
+            id=pa.array(names),
+            client_id=of_client,
             day=pc.if_else(pa.array(rng.random(n) < 0.05), pa.scalar(None, pa.int32()), days(n)),
         ),
         "line": rows_of(
-            line, order_id=pa.array(names[of_line]), number=np.arange(len(of_line)),
+            line,
+            order_id=pa.array(names[of_line]),
+            number=np.arange(len(of_line)),
             pieces=rng.integers(1, 10, len(of_line)),
         ),
         "call": rows_of(
-            call, id=np.arange(len(of_call)), order_id=pa.array(names[of_call]),
-            earlier=pa.array(np.maximum(earlier, 0), mask=earlier < 0), day=days(len(of_call)),
+            call,
+            id=np.arange(len(of_call)),
+            order_id=pa.array(names[of_call]),
+            earlier=pa.array(np.maximum(earlier, 0), mask=earlier < 0),
+            day=days(len(of_call)),
         ),
-    }  # fmt: skip
+    }
     return Schema("shop", (client, order, line, call), "client"), tables
 
 

@@ -293,8 +293,19 @@ def test_decimals_that_fit_are_read_from_longer_and_finer_ones(cluster: str, tmp
 def test_no_text_is_read_as_sql_or_as_a_variable(cluster: str, tmp_path: Path) -> None:
     column = Column("v", ColumnType.CATEGORY, nullable=True)
     texts = [
-        "\\", "'", "\\'", "${spark.app.name}", "${env:HOME}", "\\u0041", "A", "`", "a\nb", "' OR 1 = 1 --", "''", None,
-    ]  # fmt: skip
+        "\\",
+        "'",
+        "\\'",
+        "${spark.app.name}",
+        "${env:HOME}",
+        "\\u0041",
+        "A",
+        "`",
+        "a\nb",
+        "' OR 1 = 1 --",
+        "''",
+        None,
+    ]
     database = _of_values(column, texts)
     listed = tuple(text for text in texts if text)
     view = ViewSpec("row", {"v": (Own("v"), Discretizer(categorical_codec(column, listed)))})

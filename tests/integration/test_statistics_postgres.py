@@ -49,23 +49,32 @@ SCHEMA = Schema(
                 Index("by_mail", ("email",), "btree (lower(email))"),
                 Index("vips", ("paid",), "btree (paid) WHERE vip"),
             ),
-            unique=(("email",),), generated=(Generated("cents", "integer", "(paid * 100)::integer"),),
+            unique=(("email",),),
+            generated=(Generated("cents", "integer", "(paid * 100)::integer"),),
         ),
         Table(
             "visit",
             (
-                Column("id", T.INTEGER), Column("person", T.INTEGER), Column("day", T.DATE),
+                Column("id", T.INTEGER),
+                Column("person", T.INTEGER),
+                Column("day", T.DATE),
                 Column("share", T.FLOAT, nullable=True),
             ),
-            ("id", "day"), (ForeignKey("visit", ("person",), "person", ("id",), max_children=100, owner=True),),
+            ("id", "day"),
+            (ForeignKey("visit", ("person",), "person", ("id",), max_children=100, owner=True),),
             partitioned=Partitioning(
-                "RANGE (day)", ("day",),
-                (Partition("visit_2024", "FROM ('2024-01-01') TO ('2025-01-01')"), Partition("visit_rest", "DEFAULT")),
+                "RANGE (day)",
+                ("day",),
+                (
+                    Partition("visit_2024", "FROM ('2024-01-01') TO ('2025-01-01')"),
+                    Partition("visit_rest", "DEFAULT"),
+                ),
             ),
         ),
     ),
-    unit="person", enums=(EnumType("kind", ("walk-in", "regular", "emergency")),),
-)  # fmt: skip
+    unit="person",
+    enums=(EnumType("kind", ("walk-in", "regular", "emergency")),),
+)
 QUERIES = (
     "SELECT * FROM person WHERE id = 7",
     "SELECT count(*) FROM person WHERE kind = 'emergency' AND seen < '2023-06-01'",

@@ -18,10 +18,24 @@ from importlib import import_module
 from pathlib import Path
 
 _LIBRARIES = (
-    "pytest", "hypothesis.strategies", "numpy", "scipy.stats", "scipy.optimize", "scipy.sparse", "pandas",
-    "pyarrow.parquet", "duckdb", "opendp.prelude", "sqlglot", "sqlalchemy", "psycopg", "yaml", "faker", "networkx",
+    "pytest",
+    "hypothesis.strategies",
+    "numpy",
+    "scipy.stats",
+    "scipy.optimize",
+    "scipy.sparse",
+    "pandas",
+    "pyarrow.parquet",
+    "duckdb",
+    "opendp.prelude",
+    "sqlglot",
+    "sqlalchemy",
+    "psycopg",
+    "yaml",
+    "faker",
+    "networkx",
     "jinja2",
-)  # fmt: skip
+)
 _PATIENCE = 3600.0  # seconds for the named tests of one file: the slowest took 1,061 beside twenty other programs
 _OPTIONS = ("-q", "-x", "--tb=line", "-p", "no:cacheprovider", "-p", "no:cov", "-p", "no:xdist")
 # Libraries that are there before pytest do not get their assertions rewritten, which is nothing to us.

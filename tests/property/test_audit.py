@@ -47,8 +47,12 @@ def _exempting_same_unit(key: ForeignKey, schema: Schema) -> Iterator[str]:
 
 @pytest.mark.parametrize(
     ("rule", "without", "number"),
-    [("_row_ids", _exempting_same_unit, 2872), ("_changing_target", _nothing, 182), ("_cannot_be_null", _nothing, 190)],
-)  # fmt: skip
+    [
+        ("_row_ids", _exempting_same_unit, 2872),
+        ("_changing_target", _nothing, 182),
+        ("_cannot_be_null", _nothing, 190),
+    ],
+)
 def test_a_missing_rule_is_found(rule: str, without: Any, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of these rules was missing once, and what it keeps out moves further than is claimed."""
     monkeypatch.setattr(rules_of_keys, rule, without)

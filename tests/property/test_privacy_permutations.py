@@ -37,9 +37,15 @@ RELATIONS: dict[str, tuple[Callable[[int], Database], str, str, str]] = {
     "another private parent": (forum, "vote", "up", "long"),
 }
 MARGINALS = [
-    ("own",), ("owner", "own"), ("second",), ("own", "second"), ("second", "third"), ("second", "owner", "own"),
-    ("own", "second", "third"), ("third", "owner", "own", "second"),
-]  # fmt: skip
+    ("own",),
+    ("owner", "own"),
+    ("second",),
+    ("own", "second"),
+    ("second", "third"),
+    ("second", "owner", "own"),
+    ("own", "second", "third"),
+    ("third", "owner", "own", "second"),
+]
 
 
 def spec(database: Database, table: str, own: str, above: str) -> ViewSpec:

@@ -39,9 +39,13 @@ def test_fidelity_warns_and_blocks_where_the_spec_says_so(
     step = validate_step(spec.schema, spec.schema.table("person"), zero(Measure.GDP))
     held = {"name": "expect_x", "column": "age", "success": True, "unexpected_count": 0, "table": "person"}
     released = {
-        "expectations": [held], "figures": [figure.to_dict()], "noise": noise, "guessed": {}, "made_up": {},
+        "expectations": [held],
+        "figures": [figure.to_dict()],
+        "noise": noise,
+        "guessed": {},
+        "made_up": {},
         "at_bound": {},
-    }  # fmt: skip
+    }
     integrity, fidelity = check_results(spec, step, dg.AssetKey(["town"]), Artifact(released))
     assert integrity.passed
     assert (fidelity.passed, fidelity.severity) == (passed, severity)

@@ -16,8 +16,13 @@ from tests.helpers.orchestrated import Orchestrated
 
 LOW, HIGH = "0.8", "3.2"
 LINE_OF_PERSON = [
-    "profile/person", "model/person", "fanout/person.household_id", "sample/person", "validate/all", "publish/bundle",
-]  # fmt: skip
+    "profile/person",
+    "model/person",
+    "fanout/person.household_id",
+    "sample/person",
+    "validate/all",
+    "publish/bundle",
+]
 MODEL = ("model", "person")
 
 

@@ -45,15 +45,24 @@ def checked(*expressions: str, columns: tuple[Column, ...] = EVERY_TYPE, **more:
 @pytest.mark.parametrize(
     "expression",
     [
-        "a <= b", "(a BETWEEN 1 AND 5) OR b IS NULL", "NOT (a > b AND a <> 3)", "rating IN ('G', 'PG')",
+        "a <= b",
+        "(a BETWEEN 1 AND 5) OR b IS NULL",
+        "NOT (a > b AND a <> 3)",
+        "rating IN ('G', 'PG')",
         "((rating)::text = ANY ((ARRAY['G'::character varying, 'R'::character varying])::text[]))",
-        "rating = 'G'::rating_type", "price * 2 - a / 3 + 1 >= (0)::numeric", "starts >= '2020-02-01'::date",
-        '"Mixed" OR length(name) > 3', "char_length((name)::text) = 3",
-        "coalesce(a, 0) >= 0 AND NOT a IS DISTINCT FROM b", "name ~ '^[a-z]+$'",
-        "(starts >= '1930-01-01'::date) AND (starts <= (now() - '18 years'::interval))", "starts <= CURRENT_DATE + 1",
-        "date_part('year', starts) > 1900", "position('a' in name) > 0 OR left(name, 1) = 'b'",
+        "rating = 'G'::rating_type",
+        "price * 2 - a / 3 + 1 >= (0)::numeric",
+        "starts >= '2020-02-01'::date",
+        '"Mixed" OR length(name) > 3',
+        "char_length((name)::text) = 3",
+        "coalesce(a, 0) >= 0 AND NOT a IS DISTINCT FROM b",
+        "name ~ '^[a-z]+$'",
+        "(starts >= '1930-01-01'::date) AND (starts <= (now() - '18 years'::interval))",
+        "starts <= CURRENT_DATE + 1",
+        "date_part('year', starts) > 1900",
+        "position('a' in name) > 0 OR left(name, 1) = 'b'",
     ],
-)  # fmt: skip
+)
 def test_simple_conditions_are_understood(expression: str) -> None:
     table = checked(expression)
     assert len(row_rules(table)) == 1
@@ -209,9 +218,13 @@ def cities() -> tuple[Schema, dict[str, pa.Table]]:
     rng = np.random.default_rng(0)
     city = rng.integers(0, 12, 3000)
     rows = rows_of(
-        table, id=np.arange(3000), city=texts(city), state=texts(city // 3), zone=texts(city // 6),
+        table,
+        id=np.arange(3000),
+        city=texts(city),
+        state=texts(city // 3),
+        zone=texts(city // 6),
         place=rng.integers(0, 100, 3000),
-    )  # fmt: skip
+    )
     return Schema("s", (table,), "t"), {"t": rows}
 
 

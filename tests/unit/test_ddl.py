@@ -44,11 +44,15 @@ LINE = Table(
 ORDER = Table(
     "order",
     (
-        Column("id", T.INTEGER), Column("weight", T.FLOAT), Column("paid", T.BOOLEAN), Column("day", T.DATE),
-        Column("at", T.TIMESTAMP, nullable=True), Column("state", T.CATEGORY),
+        Column("id", T.INTEGER),
+        Column("weight", T.FLOAT),
+        Column("paid", T.BOOLEAN),
+        Column("day", T.DATE),
+        Column("at", T.TIMESTAMP, nullable=True),
+        Column("state", T.CATEGORY),
     ),
     ("id",),
-)  # fmt: skip
+)
 KIND = Table("kind", (Column("code", T.TEXT),), ("code",), public=True)
 SCHEMA = Schema("shop", (LINE, ORDER, KIND), "order")
 
@@ -180,12 +184,20 @@ def test_duckdb_keeps_the_key_to_a_public_table_that_refers_to_itself() -> None:
     "text",
     [
         *[
-            "int; DROP TABLE x", "int) NOT NULL, (x int", "int -- x", "text COLLATE x", "int[][]", "int[3]",
-            "decimal(8, 2)[]", "bytea[]", "numeric(1,2,3)", "text(3)",
+            "int; DROP TABLE x",
+            "int) NOT NULL, (x int",
+            "int -- x",
+            "text COLLATE x",
+            "int[][]",
+            "int[3]",
+            "decimal(8, 2)[]",
+            "bytea[]",
+            "numeric(1,2,3)",
+            "text(3)",
         ],
         *["character varying()", "interval year", "my_type", '"int"', "integer\0", "", "varchar(999999999)"],
     ],
-)  # fmt: skip
+)
 def test_only_known_types_reach_the_ddl(text: str) -> None:
     assert parse_sql_type(text) is None
 

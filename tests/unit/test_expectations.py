@@ -73,9 +73,15 @@ def _tables() -> dict[str, pa.Table]:
         "note": ["", None, "abcde"],
     }
     person: dict[str, Any] = {
-        "id": [1, 2, 3], "home_region": ["n", "n", "s"], "home_number": [1, 1, 1], "friend": [2, None, 1],
-        "age": [0, None, 110], "sex": [1, 2, 1], "works": [True, None, False], "badge": [None, None, 4],
-    }  # fmt: skip
+        "id": [1, 2, 3],
+        "home_region": ["n", "n", "s"],
+        "home_number": [1, 1, 1],
+        "friend": [2, None, 1],
+        "age": [0, None, 110],
+        "sex": [1, 2, 1],
+        "works": [True, None, False],
+        "badge": [None, None, 4],
+    }
     return {"home": pa.table(home), "person": pa.table(person)}
 
 
@@ -138,19 +144,28 @@ def test_a_sound_database_passes_every_expectation(
         ("home", "area", [float("nan"), 1.0, 2.0], ("column_values_to_not_be_null", "area", 1)),
         ("home", "note", ["abcdef", None, ""], ("column_value_lengths_to_be_between", "note", 1)),
         (
-            "person", "home_number", [1, 9, 1],
+            "person",
+            "home_number",
+            [1, 9, 1],
             ("column_values_to_be_in_set", "home_region,home_number refers to home", 1),
         ),
         ("person", "friend", [8, None, 1], ("column_values_to_be_in_set", "friend refers to person", 1)),
         ("person", "friend", [1, 1, 1], ("column_values_to_be_between", "friend rows of the same person", 3)),
         (
-            "person", "home_region", ["n", "n", "n"],
+            "person",
+            "home_region",
+            ["n", "n", "n"],
             ("column_values_to_be_between", "home_region,home_number rows of the same home", 3),
         ),
         ("person", "badge", [4, None, 4], ("compound_columns_to_be_unique", "badge,sex", 2)),
-        ("person", "age", pa.array([1.0, None, 2.0]), ("column_values_to_be_in_set", "age has its type", 3)),
+        (
+            "person",
+            "age",
+            pa.array([1.0, None, 2.0]),
+            ("column_values_to_be_in_set", "age has its type", 3),
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_planted_fault_is_found_and_counted(
     table: str, column: str, values: Any, expected: tuple[str, str, int]
 ) -> None:
@@ -297,10 +312,15 @@ def test_suites_are_built_while_what_they_need_is_prepared_without_a_pyspark_tha
 @pytest.mark.parametrize(
     ("values", "repeats"),
     [
-        ([3, 1, 2], 0), ([3, 1, None, None], 0), ([1, 2, 2], 2), ([0.5, float("nan"), float("nan")], 0),
-        ([0.0, 1.0, -0.0], 2), (["a", "b", "a", "a"], 2), ([], 0),
+        ([3, 1, 2], 0),
+        ([3, 1, None, None], 0),
+        ([1, 2, 2], 2),
+        ([0.5, float("nan"), float("nan")], 0),
+        ([0.0, 1.0, -0.0], 2),
+        (["a", "b", "a", "a"], 2),
+        ([], 0),
     ],
-)  # fmt: skip
+)
 def test_two_rows_with_equal_keys_stand_for_all(values: list[Any], repeats: int) -> None:
     found = repeated_rows(pa.table({"k": values, "other": [1] * len(values)}), ["k"])
     assert len(found) == (repeats or min(1, len(values)))

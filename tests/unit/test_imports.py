@@ -15,10 +15,26 @@ import pytest
 PROJECT = Path(__file__).resolve().parents[2]
 PACKAGES = ("privbench_core", "privbench_assets")
 HEAVY = (
-    "adbc_driver_manager", "dagster", "duckdb", "faker", "great_expectations", "jinja2", "matplotlib", "networkx",
-    "opendp", "pandas", "psycopg", "pyarrow.dataset", "scipy.integrate", "scipy.optimize", "scipy.sparse",
-    "scipy.special", "scipy.stats", "sqlalchemy", "sqlglot",
-)  # fmt: skip
+    "adbc_driver_manager",
+    "dagster",
+    "duckdb",
+    "faker",
+    "great_expectations",
+    "jinja2",
+    "matplotlib",
+    "networkx",
+    "opendp",
+    "pandas",
+    "psycopg",
+    "pyarrow.dataset",
+    "scipy.integrate",
+    "scipy.optimize",
+    "scipy.sparse",
+    "scipy.special",
+    "scipy.stats",
+    "sqlalchemy",
+    "sqlglot",
+)
 IMPORTED = f"""
 import json, sys
 from privbench_core.cli import main

@@ -20,9 +20,13 @@ _DICTIONARY = {
     "DENSITY": {"values": {"min": 16.3, "max": 52864.7}},
 }
 _SCHEMA: dict[str, dict[str, object]] = {
-    "PUMA": {"values": ["25-00503"]}, "AGEP": {}, "MSP": {"has_null": True}, "POVPIP": {"has_null": True},
-    "INDP": {"has_null": True, "values": ["N", "0170", "7860"]}, "DENSITY": {},
-}  # fmt: skip
+    "PUMA": {"values": ["25-00503"]},
+    "AGEP": {},
+    "MSP": {"has_null": True},
+    "POVPIP": {"has_null": True},
+    "INDP": {"has_null": True, "values": ["N", "0170", "7860"]},
+    "DENSITY": {},
+}
 _FEATURES = tuple(_SCHEMA)
 
 

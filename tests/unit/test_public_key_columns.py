@@ -35,9 +35,14 @@ def careers(players: int = 600) -> tuple[Schema, dict[str, pa.Table]]:
     team = Table("team", (integer("year"), integer("no")), ("year", "no"), public=True)
     player = Table("player", (integer("id"), integer("born", 1940, 1979)), ("id",))
     season = Table(
-        "season", (integer("player_id"), YEAR, integer("no")), ("player_id", "year", "no"),
-        (owner_key("season", "player_id", "player", 5), ForeignKey("season", ("year", "no"), "team", ("year", "no"))),
-    )  # fmt: skip
+        "season",
+        (integer("player_id"), YEAR, integer("no")),
+        ("player_id", "year", "no"),
+        (
+            owner_key("season", "player_id", "player", 5),
+            ForeignKey("season", ("year", "no"), "team", ("year", "no")),
+        ),
+    )
     of_player = np.repeat(np.arange(players), 3)
     year = (born[of_player] + 20 + 2 * np.tile(np.arange(3), players)) // 2 * 2
     years = np.arange(1950, 2010, 2)

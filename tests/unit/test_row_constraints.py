@@ -74,10 +74,15 @@ def rows(broken: float = 0.0, n: int = 3000) -> pa.Table:
     first = pa.array(days.astype("datetime64[D]"), mask=rng.random(n) < 0.05)
     priced = rng.integers(0, 50, n)
     return rows_of(
-        TABLE, id=np.arange(n), day=first, year=years + off * rng.integers(1, 9, n), month=rng.integers(1, 13, n),
+        TABLE,
+        id=np.arange(n),
+        day=first,
+        year=years + off * rng.integers(1, 9, n),
+        month=rng.integers(1, 13, n),
         paid=pa.array(days.astype("datetime64[D]") + off * rng.integers(-900, 900, n)),
-        price=pa.array(priced, mask=~some), fee=pa.array(priced * 2, mask=~(some ^ off)),
-    )  # fmt: skip
+        price=pa.array(priced, mask=~some),
+        fee=pa.array(priced * 2, mask=~(some ^ off)),
+    )
 
 
 def learned(source: pa.Table, price: Price = PLENTY, seed: int | None = None) -> Profile:
@@ -298,10 +303,17 @@ def orders(n: int = 1000) -> pa.Table:
     decimals = [pa.array(each).cast(pa.decimal128(20, 0)) for each in (cents, quantity * cents)]
     price, amount = (pc.multiply(each, pa.scalar(Decimal("0.01"))).cast(pa.decimal128(8, 2)) for each in decimals)
     return rows_of(
-        ORDER, id=np.arange(n), quantity=quantity, price=price, amount=amount, net=net,
-        tax=pa.array(tax, mask=rng.random(n) < 0.1), gross=np.round(net + tax, 2), low_tide=low,
+        ORDER,
+        id=np.arange(n),
+        quantity=quantity,
+        price=price,
+        amount=amount,
+        net=net,
+        tax=pa.array(tax, mask=rng.random(n) < 0.1),
+        gross=np.round(net + tax, 2),
+        low_tide=low,
         high_tide=low + rng.binomial(100, 0.1, n),
-    )  # fmt: skip
+    )
 
 
 def test_sums_products_and_orders_are_found_and_kept() -> None:

@@ -218,10 +218,15 @@ def transfers() -> tuple[Schema, dict[str, pa.Table]]:
         "branch": rows_of(branch, id=every[:0]),
         "account": rows_of(account, id=every, client_id=every % 1000, kind=kind),
         "transfer": rows_of(
-            transfer, id=every, source=every, fee=every, target=rng.integers(0, number, number),
-            branch=pa.nulls(number, pa.int64()), kind=kind,
+            transfer,
+            id=every,
+            source=every,
+            fee=every,
+            target=rng.integers(0, number, number),
+            branch=pa.nulls(number, pa.int64()),
+            kind=kind,
         ),
-    }  # fmt: skip
+    }
 
 
 def test_second_keys_to_the_owners_table_and_public_tables_without_rows(

@@ -95,21 +95,29 @@ def rentals(seed: int = 0, customers: int = 150) -> tuple[Schema, dict[str, pa.T
     back = rng.choice(m, m // 3, replace=False)
     rows = {
         "customer": rows_of(
-            customer, id=np.arange(customers), region=texts(rng.integers(0, 3, customers)),
+            customer,
+            id=np.arange(customers),
+            region=texts(rng.integers(0, 3, customers)),
             favourite=pa.array(np.where(rng.random(customers) < 0.9, first % n, 0), mask=counts == 0),
         ),
         "rental": rows_of(
-            rental, id=np.arange(n), customer=pa.array(owners, mask=free),
-            before=pa.array(np.arange(n) - 1, mask=np.arange(n) == 0), kind=texts(kinds),
+            rental,
+            id=np.arange(n),
+            customer=pa.array(owners, mask=free),
+            before=pa.array(np.arange(n) - 1, mask=np.arange(n) == 0),
+            kind=texts(kinds),
         ),
         "payment": rows_of(
-            payment, id=np.arange(m), customer=owners[paid], rental=pa.array(pays_for, mask=pays_for < 0),
+            payment,
+            id=np.arange(m),
+            customer=owners[paid],
+            rental=pa.array(pays_for, mask=pays_for < 0),
             kind=texts(kinds[paid]),
         ),
         "refund": rows_of(
-            refund, id=np.arange(len(back)), rental=paid[back], payment=back, customer=owners[paid][back],
+            refund, id=np.arange(len(back)), rental=paid[back], payment=back, customer=owners[paid][back]
         ),
-    }  # fmt: skip
+    }
     schema = Schema("rentals", (customer, rental, payment, refund), "customer")
     return schema, check_rows(schema, rows, {})
 
