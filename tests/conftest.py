@@ -148,6 +148,7 @@ def build_town(households: int = 60, seed: int = 0) -> Town:
 
 def pytest_configure() -> None:
     """Keep the folders of tests in memory where there is room: ledgers and stores wait until a disk has each change."""
+    gc.disable()  # until all tests are collected, which leaves no garbage to speak of
     if not _IN_MEMORY.is_dir():
         return
     memory = os.statvfs(_IN_MEMORY)
@@ -159,6 +160,7 @@ def pytest_configure() -> None:
 def pytest_collection_finish() -> None:
     """Collect no garbage among the tests themselves: each full collection would go through half a million objects."""
     gc.freeze()
+    gc.enable()
 
 
 def pytest_sessionfinish() -> None:

@@ -21,10 +21,10 @@ from tests.helpers.postgres import execute, new_database, rows
 SCHEMA = "Sales Dept"  # a blank, as in many a database
 
 
-def privbench(*arguments: object, cwd: Path) -> str:
+def privbench(*arguments: object) -> str:
     """Run a command as a stranger would: another process, nothing on standard error."""
     command = [sys.executable, "-m", "privbench_core", *map(str, arguments)]
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert done.stderr == "", "a warning on standard error"
     return done.stdout
@@ -38,7 +38,8 @@ def test_the_first_hour(postgres: str, tmp_path: Path, database: Database, monke
     url = new_database(postgres, f"hour_{database.name}")
     execute(url, ";\n".join(database.sql(SCHEMA)))
     source = f"{url}{'&' if '?' in url else '?'}schema={SCHEMA}"
-    told = privbench("init", source, "-o", "spec.yaml", cwd=tmp_path)
+    monkeypatch.chdir(tmp_path)
+    told = call("init", source, "-o", "spec.yaml").stdout
     assert f"To fill in, {len(database.edits)}, marked CHOOSE in the spec" in told
     draft = (tmp_path / "spec.yaml").read_text(encoding="utf-8")
     # Little noise, as made-up rows are few and this is about the way, not the figures.
@@ -47,13 +48,12 @@ def test_the_first_hour(postgres: str, tmp_path: Path, database: Database, monke
         assert draft.count(old) == 1
         draft = draft.replace(old, new)
     (tmp_path / "spec.yaml").write_text(draft, encoding="utf-8")
-    assert "of the lifetime budget" in privbench("run", "spec.yaml", "--epsilon", "30", "--out", "bundle", cwd=tmp_path)
+    assert "of the lifetime budget" in privbench("run", "spec.yaml", "--epsilon", "30", "--out", "bundle")
     bundle = tmp_path / "bundle"
     tables = yaml.safe_load(draft)["tables"]
 
     # Into databases with privbench ...
     target = new_database(postgres, f"hour_{database.name}_copy")
-    monkeypatch.chdir(tmp_path)
     for place in (target, "copy.duckdb"):
         assert call("publish", "bundle", place).exit_code == 0
     # ... and without: by the script for psql.

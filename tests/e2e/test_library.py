@@ -28,7 +28,7 @@ from tests.helpers.noise import seed_noise
 DOCUMENTS = [Path(__file__).parents[2] / "docs" / name for name in ("library.md", "synthesizers.md")]
 TEXT = "\n".join(document.read_text(encoding="utf-8") for document in DOCUMENTS)
 MODULE, METHOD = "independent", "chained"
-HOUSEHOLDS = 12_000
+HOUSEHOLDS = 8_000
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,9 @@ from typing import Any
 import psycopg
 from sqlalchemy import make_url
 
+from privbench_core.pipeline.workspace import open_ledger
 from privbench_core.spec.location import connection_parameters, parse_url
+from privbench_core.spec.model import Spec
 
 DatabaseError = (sqlite3.DatabaseError, psycopg.Error)
 Place = Path | str
@@ -45,3 +48,9 @@ def raw(place: Place, statement: str) -> list[tuple[Any, ...]]:
     with psycopg.connect(**connection_parameters(parse_url(place)), autocommit=True) as server:
         cursor = server.execute(statement.encode())
         return cursor.fetchall() if cursor.description else []
+
+
+def states(spec: Spec) -> list[str]:
+    """The states of all that a spec's ledger holds, oldest first: "reserved" or "released"."""
+    with closing(open_ledger(spec)) as ledger:
+        return [entry.state for entry in ledger.entries()]

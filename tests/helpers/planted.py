@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,9 @@ from privbench_core.columns.registry import codec_for
 from privbench_core.engines.memory import PrivateDatabase
 from privbench_core.marginals.measured import Measured
 from privbench_core.marginals.one_way import OneWay
-from privbench_core.pipeline import plan_for
-from privbench_core.pipeline.executor import RunResult, run_spec
+from privbench_core.pipeline import plan_for, run_name
+from privbench_core.pipeline.executor import Executor, RunResult, run_spec
+from privbench_core.pipeline.runner import Release, Run, Runner
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.privacy.budget import Budget, Measure, Price
 from privbench_core.privacy.curator import Curator
@@ -165,18 +167,34 @@ class Place:
         spec = self.spec.accepting_noise if accept_noise else self.spec
         return run_spec(spec, epsilon, out=self.out, undeclared_epsilon=True, **how)
 
-    def run_with(self, noise: NoiseSource, epsilon: float = 3.2, **how: Any) -> RunResult:
-        """Run it with insecure noise, which takes a ledger that is not kept; seeded, each run does the same."""
-        shutil.rmtree(self.out, ignore_errors=True)  # a bundle of a ledger that is gone is not replaced
+    @contextmanager
+    def _unkept_ledger(self) -> Iterator[Workspace]:
+        """The spec's workspace with a ledger that admits insecure noise."""
         workspace = Workspace(replace(self.spec.accepting_noise, lifetime_epsilon=1e9))
         workspace.secret = bytes(16)  # decides which rows are kept
         workspace.ledger.close()
         lifetime = Budget(1e9, self.spec.lifetime_delta)
         workspace.ledger = Ledger(":memory:", self.spec.schema.name, "unit", lifetime)
         try:
-            return self.run(epsilon, workspace=workspace, noise=noise, **how)
+            yield workspace
         finally:
             workspace.close()
+
+    def run_with(self, noise: NoiseSource, epsilon: float = 3.2, **how: Any) -> RunResult:
+        """Run it with insecure noise, which takes a ledger that is not kept; seeded, each run does the same."""
+        shutil.rmtree(self.out, ignore_errors=True)  # a bundle of a ledger that is gone is not replaced
+        with self._unkept_ledger() as workspace:
+            return self.run(epsilon, workspace=workspace, noise=noise, **how)
+
+    def drawn_with(self, noise: NoiseSource, epsilon: float = 3.2, seed: int = 0) -> dict[str, pa.Table]:
+        """The synthetic tables of such a run, which is spared what judges and publishes them: half of its time."""
+        plan = plan_for(self.spec, epsilon)
+        judging = {StepKind.FIDELITY, StepKind.VALIDATE, StepKind.PUBLISH}
+        steps = {step.key for step in plan.steps if step.kind not in judging}
+        with self._unkept_ledger() as workspace:
+            runner = Runner(workspace, plan, Run(run_name(epsilon), seed), noise)
+            made = Executor(runner, steps).run()
+        return _samples({key: step.release for key, step in made.items()})
 
     @property
     def spent(self) -> float:
@@ -223,7 +241,11 @@ def place_of(
 
 def samples_of(result: RunResult) -> dict[str, pa.Table]:
     """The synthetic tables of a run."""
-    made = {k[1]: SampledTable(left.artifact).whole_rows() for k, left in result.releases.items() if k[0] == "sample"}
+    return _samples(result.releases)
+
+
+def _samples(releases: Mapping[Key, Release]) -> dict[str, pa.Table]:
+    made = {key[1]: SampledTable(left.artifact).whole_rows() for key, left in releases.items() if key[0] == "sample"}
     return {name: table for name, table in made.items() if table is not None}
 
 

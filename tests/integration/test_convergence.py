@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 
+from privbench_core.pipeline import plan_for
 from privbench_core.synthesizers.contract import names
 from tests.helpers.heavy_tails import CONVERGING, Database
 from tests.helpers.noise import SeededNoise
-from tests.helpers.planted import place_of, samples_of
+from tests.helpers.planted import place_of
 from tests.helpers.row_cases import messages
 from tests.helpers.row_figures import RowFigures, row_figures
 
@@ -58,11 +59,12 @@ def shortfalls(
     """Whether the plan is one of joints, and the figures beyond what it is held to."""
     schema, tables = database
     place = place_of(folder / "place", schema, tables, delta=1e-9, synthesizer=name, options=options)
-    result = place.run_with(SeededNoise(seed), EPSILONS.get(schema.name, EPSILON))
-    figures: RowFigures = row_figures(schema, tables, samples_of(result))
+    epsilon = EPSILONS.get(schema.name, EPSILON)
+    joints = plan_for(place.spec, epsilon).joints
+    figures: RowFigures = row_figures(schema, tables, place.drawn_with(SeededNoise(seed), epsilon))
     figures.join_size.pop(_UNASKED, None)
-    limits = LIMITS | (JOINTS if result.plan.joints else {})
-    return result.plan.joints, {what: round(value, 3) for what, value in figures.beyond(**limits).items()}
+    limits = LIMITS | (JOINTS if joints else {})
+    return joints, {what: round(value, 3) for what, value in figures.beyond(**limits).items()}
 
 
 @pytest.mark.parametrize(("name", "make"), [case(name, database) for name in NAMES for database in MADE])

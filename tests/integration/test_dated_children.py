@@ -27,7 +27,7 @@ DAYS = np.array([-np.inf, 0, 1, 2, 4, 8, 16, 32, 64, 128, 256, np.inf])
 
 def units(epsilon: float) -> int:
     """As many as noise needs; without any to speak of, fewer say the same."""
-    return 3_000 if epsilon < 10 else 1_000
+    return 3_000 if epsilon < 10 else 600
 
 
 def lags(database: Database, tables: dict[str, pa.Table], later: str) -> np.ndarray:
@@ -93,7 +93,7 @@ def made_projects(synthesizer: str, epsilon: float) -> dict[str, pa.Table]:
     """Return synthetic projects and tasks."""
     with TemporaryDirectory() as folder:
         place = place_of(Path(folder), *projects(units(epsilon)), synthesizer=synthesizer)
-        return samples_of(place.run_with(SeededNoise(0), epsilon))
+        return place.drawn_with(SeededNoise(0), epsilon)
 
 
 @pytest.mark.parametrize(("synthesizer", "epsilon"), CASES)

@@ -12,7 +12,6 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -23,17 +22,12 @@ from privbench_core.engines.sql.engine import SqlEngine
 from privbench_core.errors import SourceError
 from privbench_core.pipeline.executor import run_spec
 from privbench_core.pipeline.workspace import open_ledger
-from privbench_core.privacy.view_building import build_view
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.spec.load import load_spec
 from privbench_core.spec.model import Spec, with_engine
-from tests.helpers import networks
 from tests.helpers.databases import SECRET
-from tests.helpers.engines import Cluster, engine_of
-from tests.helpers.networks import network, random_view
 from tests.helpers.servers import wait_for
-from tests.property.test_engines import _NUMBERS
 
 DEPLOY = Path(__file__).parents[2] / "deploy" / "spark"
 EPSILON = 3.2
@@ -131,24 +125,6 @@ def test_a_run_that_is_ended_stays_spent(
     assert [entry.state for entry in ledger.entries()] == ["reserved"]
     ledger.close()
     assert run_spec(counted, EPSILON, out=tmp_path / "bundle").paid > 0
-
-
-@pytest.mark.parametrize("seed", range(2))
-def test_spark_agrees_on_random_schemas_and_views(
-    deployed: Deployed, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(networks, "SmallNumbers", lambda: _NUMBERS)
-    rng = np.random.default_rng([seed, 20])
-    database = network(rng)
-    private = database.private()
-    with closing(engine_of(database, Cluster(deployed.url, tmp_path / "files"))) as engine:
-        for _ in range(3):
-            spec = random_view(rng, database.schema)
-            one, other = build_view(private, spec), build_view(engine, spec)
-            names = list(spec.features)
-            for columns in ((), tuple(names[:1]), tuple(names[:2]), tuple(names[:-3:-1])):
-                np.testing.assert_array_equal(one.counts(columns), other.counts(columns), str((spec, columns)))
-            engine.end_step()
 
 
 def test_managed_tables_of_a_catalogue(deployed: Deployed, town_spec: Path, tmp_path: Path) -> None:

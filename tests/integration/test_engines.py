@@ -32,7 +32,7 @@ from privbench_core.engines.sql.engine import SqlEngine
 from privbench_core.engines.stored import LoadedRows
 from privbench_core.errors import SourceError
 from privbench_core.pipeline.executor import run_spec
-from privbench_core.pipeline.workspace import Workspace, open_ledger
+from privbench_core.pipeline.workspace import Workspace
 from privbench_core.privacy.view_building import build_view
 from privbench_core.privacy.views import ViewSpec
 from privbench_core.schema.tables import Table
@@ -41,6 +41,7 @@ from privbench_core.spec.model import Spec, engine_in_words, with_engine
 from tests.conftest import Town
 from tests.helpers.databases import Database
 from tests.helpers.engines import in_postgres
+from tests.helpers.ledgers import states
 from tests.helpers.postgres import as_role, execute, new_database, rows
 from tests.helpers.servers import wait_for
 
@@ -74,14 +75,6 @@ _LONG = {
     "duckdb": "SELECT COUNT(*) AS n FROM RANGE(10000000) AS a, RANGE(1000000) AS b WHERE a.range * b.range = -1",
     "source": "SELECT CAST(PG_SLEEP(600) AS TEXT) AS n",
 }
-
-
-def _spent(spec: Spec) -> list[str]:
-    ledger = open_ledger(spec)
-    try:
-        return [entry.state for entry in ledger.entries()]
-    finally:
-        ledger.close()
 
 
 def _left(spec: Spec) -> list[str]:
@@ -156,7 +149,7 @@ def test_a_login_that_may_not_make_temporary_tables_is_told_so(
     execute(url, "GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader_only")
     with pytest.raises(SourceError, match="may not make temporary tables there; grant TEMPORARY"):
         run_spec(forbidden, EPSILON, out=tmp_path / "bundle")
-    assert _spent(forbidden) == []
+    assert states(forbidden) == []
 
 
 def test_no_room_for_temporary_rows(counted: Spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,7 +157,7 @@ def test_no_room_for_temporary_rows(counted: Spec, tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(DuckDBDatabase, "batches", _full(DuckDBDatabase.batches))
     with pytest.raises(SourceError, match=r"there is no room for temporary files in .*; make room there"):
         run_spec(counted, EPSILON, out=tmp_path / "bundle")
-    assert _spent(counted).count("reserved") == 1
+    assert states(counted).count("reserved") == 1
     assert _left(counted) == []
     assert not (tmp_path / "bundle").exists()
     monkeypatch.undo()
@@ -211,7 +204,7 @@ def test_a_server_that_goes_away_in_the_middle_of_a_count(
     monkeypatch.setattr(PostgresDatabase, "fetch", ended)
     with pytest.raises(SourceError, match="the server stopped answering, or refused"):
         run_spec(there, EPSILON, out=tmp_path / "bundle")
-    assert _spent(there).count("reserved") == 1
+    assert states(there).count("reserved") == 1
     assert not (tmp_path / "bundle").exists()
     monkeypatch.undo()
     assert run_spec(there, EPSILON, out=tmp_path / "bundle").paid > 0
@@ -249,7 +242,7 @@ def test_a_killed_run_leaves_rows_to_nobody(counted: Spec, town_spec: Path, tmp_
     arguments = [sys.executable, "-c", _KILLED, str(town_spec), str(tmp_path / "bundle")]
     killed = subprocess.run(arguments, capture_output=True, check=False, env={**os.environ, "PYTHONWARNINGS": "ignore"})
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()[-2000:]
-    assert _spent(counted) == ["reserved"], "what may have been looked at is spent"
+    assert states(counted) == ["reserved"], "what may have been looked at is spent"
     folder = next(path for path in counted.state.rglob("rows") if path.is_dir())
     left = [path for path in folder.iterdir() if path.is_dir()]
     assert [path.stat().st_mode & 0o777 for path in left] == [0o700]
@@ -306,7 +299,7 @@ def test_ctrl_c_in_the_middle_of_a_statement_ends_the_run(
     assert child.returncode == 130
     assert complaint.splitlines()[-1].startswith("privbench: stopped; releases so far are kept")
     assert "had begun: its price counts as spent" in complaint
-    assert _spent(spec).count("reserved") == 1
+    assert states(spec).count("reserved") == 1
     assert _left(spec) == []
     assert not (tmp_path / "bundle").exists()
     if engine == "source":

@@ -13,7 +13,7 @@ from privbench_core.schema.tables import Schema, Table
 from tests.helpers.covering import covering
 from tests.helpers.heavy_tails import Database, zipf_sizes
 from tests.helpers.noise import SeededNoise
-from tests.helpers.planted import category, integer, owner_key, place_of, rows_of, samples_of, texts
+from tests.helpers.planted import category, integer, owner_key, place_of, rows_of, texts
 from tests.helpers.row_figures import row_figures
 
 USERS = 10_000
@@ -57,9 +57,9 @@ def test_means_of_heavy_tailed_columns_are_not_made_of_noise(domain: str, delta:
     schema, tables = site(WIDE[domain])
     found = []
     # 4,096 cells take their time. Of 82 runs by default at δ = 0, 18 had a mean of views beyond its limit.
-    for seed in range(1 if domain == "declared" else 5):
+    for seed in range(1 if domain == "declared" else 3):
         place = place_of(tmp_path / str(seed), schema, tables, delta=delta)
-        found.append(row_figures(schema, tables, samples_of(place.run_with(SeededNoise(seed), 3.0))).means)
+        found.append(row_figures(schema, tables, place.drawn_with(SeededNoise(seed), 3.0)).means)
     usual = {name: float(np.median([abs(means[name]) for means in found])) for name in LIMITS}
     assert {name: off for name, off in usual.items() if off > LIMITS[name]} == {}
 
@@ -68,6 +68,6 @@ def test_means_of_heavy_tailed_columns_are_not_made_of_noise(domain: str, delta:
 def test_without_noise_to_speak_of_means_are_those_of_the_source(domain: str, tmp_path: Path):
     schema, tables = site(WIDE[domain])
     place = place_of(tmp_path, schema, tables, delta=1e-9)
-    means = row_figures(schema, tables, samples_of(place.run_with(SeededNoise(0), 10_000.0))).means
+    means = row_figures(schema, tables, place.drawn_with(SeededNoise(0), 10_000.0)).means
     limits = {"user.views": 0.35}  # values are even within codes, of which a column has a hundred
     assert {name: round(off, 3) for name, off in means.items() if abs(off) > limits.get(name, 0.1)} == {}

@@ -204,7 +204,7 @@ def test_rows_copy_the_meaning_in_the_key_of_what_they_refer_to(tmp_path: Path) 
 
 def test_an_id_beside_the_time_of_a_partition_numbers_all_rows(tmp_path: Path) -> None:
     schema, tables = clinic()
-    made = samples_of(place_of(tmp_path, schema, tables).run_with(SeededNoise(1), 3.2))["log"]
+    made = place_of(tmp_path, schema, tables).drawn_with(SeededNoise(1), 3.2)["log"]
     assert sorted(made.column("id").to_pylist()) == list(range(1, made.num_rows + 1))
 
 

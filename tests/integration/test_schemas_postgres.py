@@ -124,8 +124,8 @@ def test_a_name_that_could_be_in_two_schemas_is_refused(postgres: str) -> None:
     one = reflect(url, decisions=Decisions(schemas=("public",)))
     assert "\n  billing.plan:" in one
     assert "# left out: the schema billing, as you decided\n" in one
-    with pytest.raises(SourceError, match="no table in empty"):
-        reflect(url := new_database(postgres, "empty"))
+    with pytest.raises(SourceError, match="no table in without_tables"):
+        reflect(url := new_database(postgres, "without_tables"))
     execute(url, "CREATE SCHEMA app; CREATE TABLE app.person (id int PRIMARY KEY); DROP SCHEMA public")
     assert "\nschemas: [public, app] #" in reflect(url)
     assert "\n  app.person:" in reflect(url), "a bundle has it in the same schema"

@@ -30,7 +30,6 @@ from privbench_core.columns.registry import codec_for
 from privbench_core.engines.sql.engine import SqlEngine
 from privbench_core.errors import SourceError
 from privbench_core.pipeline.executor import run_spec
-from privbench_core.pipeline.workspace import open_ledger
 from privbench_core.privacy.features import Own
 from privbench_core.privacy.view_building import build_view
 from privbench_core.privacy.views import ViewSpec
@@ -40,6 +39,7 @@ from privbench_core.spec.load import load_spec
 from privbench_core.spec.model import Spec, engine_in_words, with_engine
 from tests.helpers.databases import SECRET, database_from
 from tests.helpers.engines import Cluster, engine_of, opened
+from tests.helpers.ledgers import states
 from tests.helpers.sail import Sail
 
 EPSILON = 3.2
@@ -63,14 +63,6 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _counted(town_spec: Path, url: str) -> Spec:
     return with_engine(replace(load_spec(town_spec), cluster=url), "spark").accepting_noise
-
-
-def _spent(spec: Spec) -> list[str]:
-    ledger = open_ledger(spec)
-    try:
-        return [entry.state for entry in ledger.entries()]
-    finally:
-        ledger.close()
 
 
 def _of_values(column: Column, values: list[Any]) -> Any:
@@ -102,7 +94,7 @@ def test_the_same_assets_run_with_a_cluster(cluster: str, town_spec: Path) -> No
         events = "\n".join(str(event) for event in instance.all_logs(ran.run_id))
     assert ran.success
     assert "engine spark: person is copied to the cluster" in events
-    spent = _spent(load_spec(town_spec))
+    spent = states(load_spec(town_spec))
     assert spent
     assert set(spent) == {"released"}
 
@@ -165,7 +157,7 @@ def test_a_cluster_that_is_not_there(town_spec: Path, tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="it cannot be reached, or stopped answering") as refused:
         run_spec(counted, EPSILON, out=tmp_path / "bundle")
     assert "hunter2" not in str(refused.value)
-    assert _spent(counted) == []
+    assert states(counted) == []
 
 
 @pytest.mark.parametrize("url", ["sc://", "sc://host:port:hunter2", "sc://host/hunter2"])
@@ -189,7 +181,7 @@ def test_a_cluster_that_goes_away_in_the_middle_of_a_count(
     monkeypatch.setattr(SparkDatabase, "fetch", lambda self, query: (began and server.kill(), fetch(self, query))[1])
     with pytest.raises(SourceError, match="it cannot be reached, or stopped answering"):
         run_spec(counted, EPSILON, out=tmp_path / "bundle")
-    assert _spent(counted) == ["reserved"]
+    assert states(counted) == ["reserved"]
     assert not (tmp_path / "bundle").exists()
     monkeypatch.undo()
     assert run_spec(with_engine(counted, "memory"), EPSILON, out=tmp_path / "bundle").paid > 0

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from tests.helpers.heavy_tails import optional_keys
 from tests.helpers.noise import SeededNoise
-from tests.helpers.planted import place_of, samples_of
+from tests.helpers.planted import place_of
 
 
 def first_tags(tables: dict[str, pa.Table]) -> float:
@@ -26,6 +26,6 @@ def test_rows_that_refer_to_others_have_what_such_rows_have(tmp_path: Path) -> N
     found = []
     for seed in range(3):
         place = place_of(tmp_path / str(seed), schema, tables)
-        found.append(first_tags(samples_of(place.run_with(SeededNoise(seed), 3.2))))
+        found.append(first_tags(place.drawn_with(SeededNoise(seed), 3.2)))
     assert np.median(found) < 0.55
     assert max(found) < 0.66, "none is further off than a guess"

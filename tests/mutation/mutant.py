@@ -19,7 +19,6 @@ class Mutant:
 
     Attributes:
         name: Unique, for test ids.
-        kind: What it breaks: a section of the page.
         bug: In words.
         file: Below ``privbench_core/``, or that of ``privbench_assets/`` with the folder's name.
         old: Text that stands in the file once.
@@ -28,7 +27,6 @@ class Mutant:
     """
 
     name: str
-    kind: str
     bug: str
     file: str
     old: str

@@ -14,7 +14,7 @@ _BUNDLE = ("tests/unit/test_publish_workload.py::test_hidden_constants_are_in_no
 
 
 def _bug(name: str, bug: str, old: str, new: str, tests: tuple[str, ...], file: str = _ANONYMISE) -> Mutant:
-    return Mutant(name, "hidden constants", bug, file, old, new, tests)
+    return Mutant(name, bug, file, old, new, tests)
 
 
 HIDDEN_CONSTANTS = [

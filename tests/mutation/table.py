@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import groupby
-
 from tests.mutation.mutant import PROJECT, Mutant
 from tests.mutation.mutants_of_engines import ENGINES
 from tests.mutation.mutants_of_neighbours import NEIGHBOURS
@@ -12,11 +10,13 @@ from tests.mutation.mutants_of_payment import CLOSED_LISTS, IDENTITY, LEAKS, PAY
 from tests.mutation.mutants_of_rows import STABILITY, TRUNCATION, WEIGHTS
 from tests.mutation.mutants_of_workload import HIDDEN_CONSTANTS
 
-MUTANTS: tuple[Mutant, ...] = (
-    *(*NOISE, *DELTA, *SENSITIVITY),
-    *(*NEIGHBOURS, *TRUNCATION, *WEIGHTS, *STABILITY),
-    *(*PAYMENT, *CLOSED_LISTS, *LEAKS, *IDENTITY, *ENGINES, *HIDDEN_CONSTANTS),
-)
+# What a bug breaks, a section of the page -> the bugs.
+BY_KIND: dict[str, list[Mutant]] = {
+    "noise": NOISE, "δ": DELTA, "sensitivity": SENSITIVITY, "neighbours": NEIGHBOURS, "truncation": TRUNCATION,
+    "weights": WEIGHTS, "stability": STABILITY, "payment": PAYMENT, "closed lists": CLOSED_LISTS, "leaks": LEAKS,
+    "identity": IDENTITY, "rows in databases": ENGINES, "hidden constants": HIDDEN_CONSTANTS,
+}  # fmt: skip
+MUTANTS = [mutant for mutants in BY_KIND.values() for mutant in mutants]
 PAGE = PROJECT / "docs" / "mutations.md"
 _INTRODUCTION = """\
 # Bugs that the tests find
@@ -30,7 +30,7 @@ whose line of code is no longer there fails that test, so the list keeps up with
 def page() -> str:
     """Return the page as Markdown."""
     parts = [_INTRODUCTION % len(MUTANTS)]
-    for kind, mutants in groupby(MUTANTS, key=lambda mutant: mutant.kind):
+    for kind, mutants in BY_KIND.items():
         rows = [f"| {m.bug} | `{m.file}` | {'<br>'.join(_link(test) for test in m.tests)} |" for m in mutants]
         heading = f"## {kind[0].upper()}{kind[1:]}" if kind != "δ" else "## δ"
         parts.append("\n".join([heading, "", "| bug | in | found by |", "|---|---|---|", *rows]))

@@ -109,9 +109,9 @@ def weights_of(view: CodedView) -> dict[str, Any]:
 
 
 # In a server of Spark a statement takes tens of milliseconds, however few the rows: most of its cases are slow tests.
-_SEEDS = {"source": (0, 4, 8), "spark": (0,)}  # PostgreSQL's with no scan, one, and two
+_SEEDS = {"duckdb": range(6), "source": (0, 4, 8), "spark": (0,)}  # PostgreSQL's with no scan, one, and two
 _NETWORKS = [
-    pytest.param(engine, seed, marks=[] if engine == "duckdb" or seed in _SEEDS[engine] else pytest.mark.slow)
+    pytest.param(engine, seed, marks=[] if seed in _SEEDS[engine] else pytest.mark.slow)
     for engine in ENGINES
     for seed in range(9)
 ]

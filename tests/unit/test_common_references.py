@@ -19,7 +19,7 @@ from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved
 from privbench_core.schema.tables import Schema, Table
 from tests.helpers.databases import desk
-from tests.helpers.planted import NoNoise, door_of, integer, owner_key, place_of, rows_of, samples_of
+from tests.helpers.planted import NoNoise, door_of, integer, owner_key, place_of, rows_of
 
 CODER = index_coder("ways", AGREEMENTS)
 
@@ -72,7 +72,7 @@ def tickets(users: int = 1500) -> tuple[Schema, dict[str, pa.Table]]:
 
 
 def test_labels_are_of_the_project_of_their_ticket_as_often_and_accounts_always(tmp_path: Path) -> None:
-    made = samples_of(place_of(tmp_path / "tickets", *tickets()).run_with(NoNoise(), seed=0))
+    made = place_of(tmp_path / "tickets", *tickets()).drawn_with(NoNoise())
     user, ticket = (made[name].to_pandas().set_index("id") for name in ("user", "ticket"))
     tag, label = made["tag"].to_pandas(), made["label"].to_pandas().set_index("id")
     assert (ticket["account_id"] == ticket["user_id"].map(user["account_id"])).all()

@@ -24,7 +24,7 @@ from tests.helpers.databases import Database, club, forum, shop
 from tests.helpers.heavy_tails import many_to_many, optional_keys
 from tests.helpers.noise import SeededNoise
 from tests.helpers.plans import Trace, computing_steps, run_step
-from tests.helpers.planted import place_of, samples_of
+from tests.helpers.planted import place_of
 
 JOINT = np.array([[0.4, 0.1], [0.1, 0.4]])
 
@@ -142,6 +142,6 @@ def test_a_sample_in_which_no_row_refers_to_another_ends_the_comparison(
     monkeypatch.setattr(LinkedLookup, "linked", lambda _self, _referred, n: np.zeros(n, dtype=bool))
     schema, tables = optional_keys(300)
     here = place_of(tmp_path / "place", schema, tables, delta=1e-9, synthesizer="relational", options={})
-    made = samples_of(here.run_with(SeededNoise(0), 9e8))
+    made = here.drawn_with(SeededNoise(0), 9e8)
     found, wanted = (rows["post"].column("editor_id").null_count for rows in (made, tables))
     assert found == pytest.approx(wanted, rel=0.05)

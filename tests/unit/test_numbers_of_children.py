@@ -28,7 +28,7 @@ from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.steps.link import counted_along
 from tests.helpers.heavy_tails import zipf_sizes
 from tests.helpers.noise import SeededNoise
-from tests.helpers.planted import integer, owner_key, place_of, rows_of, samples_of, tvd
+from tests.helpers.planted import integer, owner_key, place_of, rows_of, tvd
 
 USERS = 3000
 POST, BADGE = (owner_key(name, "user_id", "user", 60) for name in ("post", "badge"))
@@ -81,7 +81,7 @@ def test_a_join_of_two_children_is_as_large_as_in_the_source(
     monkeypatch.setattr(guards, "RANGE_ROWS", most)
     schema, tables = site()
     place = place_of(tmp_path / "place", schema, tables, delta=1e-9, synthesizer=synthesizer, options={})
-    made = samples_of(place.run_with(SeededNoise(0), 100.0))
+    made = place.drawn_with(SeededNoise(0), 100.0)
     independent = tables["post"].num_rows * tables["badge"].num_rows / USERS
     assert joined(tables) > 3 * independent
     assert joined(made) == pytest.approx(joined(tables), rel=0.15)
@@ -101,7 +101,7 @@ def test_columns_of_children_follow_how_many_others_their_owner_has(
     x = np.where(rng.random(len(owner)) < 0.8, follows[owner], rng.integers(0, 4, len(owner)))
     tables["badge"] = rows_of(schema.table("badge"), id=np.arange(len(owner)), user_id=owner, x=x)
     place = place_of(tmp_path / "place", schema, tables, delta=1e-9)
-    made = samples_of(place.run_with(SeededNoise(0), 100.0))
+    made = place.drawn_with(SeededNoise(0), 100.0)
     assert tvd(over_posts(tables), np.full(4, 0.25)) > 0.3
     assert tvd(over_posts(made), over_posts(tables)) < 0.05
 
@@ -131,7 +131,7 @@ def test_who_has_many_rows_is_often_referred_to(
     monkeypatch.setattr(guards, "RANGE_ROWS", most)
     schema, tables = messages(of)
     place = place_of(tmp_path / "place", schema, tables, delta=1e-9, synthesizer=synthesizer, options={})
-    made = samples_of(place.run_with(SeededNoise(0), 10_000.0))  # so that it is known how popular users are
+    made = place.drawn_with(SeededNoise(0), 10_000.0)  # so that it is known how popular users are
     independent = tables[of].num_rows * (tables["message"]["to_id"].to_numpy() >= 0).sum() / USERS
     assert exchanged(tables, of) > 2 * independent
     assert exchanged(made, of) == pytest.approx(exchanged(tables, of), rel=0.15)

@@ -23,7 +23,7 @@ from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from tests.helpers.databases import Database
 from tests.helpers.plans import plan_with, record, replay_within_prices
-from tests.helpers.planted import NoNoise, door_of, integer, owner_key, place_of, rows_of, samples_of
+from tests.helpers.planted import NoNoise, door_of, integer, owner_key, place_of, rows_of
 
 YEAR = Column("year", ColumnType.INTEGER, Learn())
 
@@ -55,7 +55,7 @@ def careers(players: int = 600) -> tuple[Schema, dict[str, pa.Table]]:
 
 
 def test_seasons_follow_the_birth_of_their_player_in_teams_that_there_are(tmp_path: Path) -> None:
-    made = samples_of(place_of(tmp_path / "careers", *careers()).run_with(NoNoise(), seed=1))
+    made = place_of(tmp_path / "careers", *careers()).drawn_with(NoNoise(), seed=1)
     season, born = made["season"].to_pandas(), made["player"].to_pandas().set_index("id")["born"]
     age = season["year"] - season["player_id"].map(born)
     assert ((age >= 12) & (age <= 34)).mean() > 0.8  # independent years: 0.4
@@ -136,9 +136,7 @@ def test_values_of_a_public_key_of_the_same_name_need_no_learning(tmp_path: Path
         "zone": pa.table({"zone": values}, zone.arrow_schema),
         "person": pa.table({"id": np.arange(50), "zone": values[np.arange(50) % 3]}, person.arrow_schema),
     }
-    made = samples_of(
-        place_of(tmp_path / "zones", Schema("zones", (zone, person), "person"), tables).run_with(NoNoise())
-    )
+    made = place_of(tmp_path / "zones", Schema("zones", (zone, person), "person"), tables).drawn_with(NoNoise())
     found = made["person"]["zone"].to_pandas().value_counts(normalize=True)
     assert set(found.index) <= set(values)
     assert found.reindex(values[:3]).min() > 0.2

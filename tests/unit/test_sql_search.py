@@ -11,7 +11,7 @@ from sqlglot import exp
 from privbench_core.engines.sql import NUMBERS, REALS, TEXTS, ListSearch, _steps
 
 
-@pytest.mark.parametrize("size", [*range(1, 70), 255, 256, 257, 1000])
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 7, 8, 9, 31, 69, 255, 256, 257, 1000])
 def test_steps_lead_to_every_place_and_no_further(size: int) -> None:
     bounds = list(range(size))
     for value in range(-1, size):
