@@ -42,8 +42,10 @@ def order_within(groups: NDArray[Any], numbers: Numbers) -> Numbers:
     >>> order_within(np.array([1, 0, 1]), np.array([8, 9, 7])).tolist()
     [1, 2, 0]
     """
-    first, low = int(groups.min(initial=0)), int(numbers.min(initial=0))
-    span = int(numbers.max(initial=0)) - low + 1
-    if (int(groups.max(initial=0)) - first + 1) * span > np.iinfo(np.int64).max:
+    if not len(groups):
+        return np.empty(0, np.int64)
+    first, low = int(groups.min()), int(numbers.min())
+    span = int(numbers.max()) - low + 1
+    if (int(groups.max()) - first + 1) * span > np.iinfo(np.int64).max:
         return np.lexsort((numbers, groups))
     return np.argsort((groups - first) * np.int64(span) + (numbers - low), kind="stable")

@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from pathlib import Path
+from urllib.parse import quote
 
 import numpy as np
 import pyarrow as pa
@@ -104,7 +105,7 @@ def _open(place: str, path: Path, schemas: tuple[str, ...]) -> Source | None:
 
         return CatalogueSource(place)
     with suppress(OSError), path.open("rb") as file:
-        place = f"sqlite:///{path.resolve()}" if file.read(len(_SQLITE)) == _SQLITE else place
+        place = f"sqlite:///{quote(str(path.resolve()))}" if file.read(len(_SQLITE)) == _SQLITE else place
     if is_url(place):
         from privbench_core.backends.sqlalchemy import DatabaseSource
 

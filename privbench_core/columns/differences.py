@@ -75,7 +75,7 @@ def differences_of_numbers(
     modelled = replace(column, relative=column.relative or Relative(column.name, Learn())).modelled
     found = np.maximum(_saturated(ends - starts, ends, starts, down=True), -INT64_MAX)
     if isinstance(kind := column.logical, CalendarType):
-        found = np.where(ends >= kind.endless, NO_DISTANCE + ends, found)
+        found = np.where(ends >= kind.endless, NO_DISTANCE + np.minimum(ends, INT64_MAX - NO_DISTANCE), found)
     return Grid.of(modelled).array(found, missing)
 
 

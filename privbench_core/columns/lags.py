@@ -27,8 +27,8 @@ BEFORE, SAME_TIME, AFTER, NO_LAG = range(4)
 def lag_classes(base: Discretizer, own: Discretizer) -> Discretizer | None:
     """Return the coder of a row's column minus that of its owner; None if they are not both points in time.
 
-    Whole numbers are points in time where the ranges of both, years of dates, are together narrower than their distance
-    from zero. Their lags have cells of one width, but for zero: ages do not cluster there.
+    Whole numbers are points in time, such as years, where both ranges together are narrower than their distance from
+    zero; a date counts by its year. Their lags have cells of one width, but for zero: ages do not cluster there.
     """
     codecs = [coder.codec for coder in (base, own) if isinstance(coder.codec, OrderedCodec)]
     grids, to = [codec.grid for codec in codecs], compared_type(base, own)

@@ -11,6 +11,7 @@ for a digit, a capital vowel for a capital vowel. Nothing of a value that was no
 from __future__ import annotations
 
 import re
+import sys
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -43,7 +44,7 @@ _PROVIDERS = {
 }
 """Providers of the Faker library by the last word of what columns are called, but for name and title."""
 LIKE_FORMS = (), ("0",), tuple(f"{'0' * digits}.00" for digits in range(1, 10))
-"""What values of each form of `FormCodec` are like; nothing is known of those of any form."""
+"""What values of each form of `FormCodec` are like. The first form says nothing of them."""
 _NUMBERS = {
     "age": (0, 100),
     "year|yr": (1950, 2030),
@@ -132,7 +133,8 @@ def _known(where: str, made: MadeUp, rng: np.random.Generator) -> list[str]:
     name = _separated(where.rpartition(".")[2])
     for names, provider in _PROVIDERS.items():
         if re.search(rf"(^|[_\W])({names})([_\W](name|title))?\d*$", name):
-            return [*dict.fromkeys(draw_faker_text(provider, made.distinct, made.longest, rng))]
+            texts = draw_faker_text(provider, made.distinct, sys.maxsize, rng)
+            return [*dict.fromkeys(text for text in texts if len(text) <= made.longest)]
     return []
 
 

@@ -38,7 +38,7 @@ def part_shared(kind: ColumnType, to: ColumnType) -> DatePart | None:
 def coarsened(numbers: Points, kind: ColumnType, to: ColumnType) -> Points:
     """Return numbers of a type as numbers of a coarser one, rounded down; same shape.
 
-    What lies beyond the years 1 to 9999 counts as their end.
+    Where types differ, what lies beyond the years 1 to 9999 counts as their end.
 
     >>> coarsened(np.array([-1, 0, 364, 365]), ColumnType.DATE, ColumnType.INTEGER).tolist()
     [1969, 1970, 1970, 1971]

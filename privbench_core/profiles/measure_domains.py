@@ -1,7 +1,7 @@
 """Learn the domains that a spec leaves out, for a part of a profile's price: ranges here, lists in `measure_lists`.
 
 A range is found on a public grid (signed powers of two, or calendar years), and its cells follow the rows on it: about
-as many rows in each. A step is the likeliest unit of which all values are multiples. Where noise hides a range, a
+as many rows in each. A step is the unit of which all values seem to be multiples. Where noise hides a range, a
 plausible one is assumed, and said to be.
 """
 
@@ -32,7 +32,7 @@ from privbench_core.guards import (
 )
 from privbench_core.marginals.measure_one_way import view_of_cells
 from privbench_core.marginals.measure_scores import highest_noise
-from privbench_core.privacy.budget import Price, zero
+from privbench_core.privacy.budget import Measure, Price, zero
 from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.profiles.measure_documents import learn_shapes
@@ -186,7 +186,7 @@ def _learn_range(session: PrivateSession, table: Table, column: Column, price: P
         others = seen.copy()  # than zero, which is a multiple of every unit
         others[_cells_between(grid, 0, 0)] &= grid.grid.logical.calendar
         rows = float(counts[others].sum())
-        step = _step(found.values[0][: len(classes.units)], found.sigma, classes, rows)
+        step = _step(found.values[0][: len(classes.units)], found.sigma, classes, rows, price.measure)
     if seen.any():
         rows_seen, cells = np.zeros(len(counts)), np.flatnonzero(seen)
         for run in np.split(cells, np.flatnonzero(np.diff(cells) > 1) + 1):
@@ -278,23 +278,32 @@ def _largest_run(values: Array) -> tuple[int, int]:
     return int(np.argmin(sums[:end])), end
 
 
-def _step(counts: Array, sigma: float, classes: StepCodec, rows: float) -> float | None:
-    """Return the likeliest unit of which all values are multiples, as far as noise can tell.
+def _step(counts: Array, sigma: float, classes: StepCodec, rows: float, measure: Measure) -> float | None:
+    """Return the unit of which all values are multiples, as far as noise can tell.
 
-    Values are multiples of one unit, equally frequent, or some of them are of a coarser one, in any proportion: models
-    that are likely alike. Where noise could be a third of all rows, `StepCodec.usual` is taken, and of floats nothing
-    (None): by then, about one unit in twenty is wrong.
+    Half of the multiples of a unit or more are none of the next one: of those of 5, half are none of 10. Where noise is
+    below a quarter of all rows, these stand out of it, and the unit is the coarsest below which none do. Where noise
+    hides them one by one, it is the likeliest of these units: either all of its multiples are equally frequent, or some
+    of the values are multiples of a coarser one, in any proportion; both are equally likely beforehand. Where noise
+    could be a third of all rows, one unit in ten would be wrong: `StepCodec.usual` is taken, and of floats nothing
+    (None).
 
     Args:
         counts: Rows by the coarsest unit that divides them, shape (units,).
         sigma: Of their noise.
         classes: The units.
         rows: About how many rows are not zero, by another release; 0 if they are below the noise.
+        measure: Of the noise.
     """
     if float(scipy.stats.norm.isf(TUNING.clear)) * sigma > rows / 3:
         return None if classes.grid.continuous else classes.units[classes.usual]
-    known = slice(len(counts) - 1)  # zeros are in the last class, which rows leave out
-    shares, own = classes.shares[:, known], np.arange(1, GRID_STEPS + 1) / GRID_STEPS
+    most, known = highest_noise(measure, sigma, len(counts)), slice(len(counts) - 1)
+    sums = np.cumsum(counts[known]) <= most * np.sqrt(np.arange(1, len(counts)))
+    coarsest = int(np.cumprod(sums & (counts[known] <= most)).sum())
+    if most < rows / 4:
+        return classes.units[coarsest]
+    # Zeros are in the last class, which rows leave out.
+    shares, own = classes.shares[:, known], np.arange(1, GRID_STEPS + 1)[:, None, None] / GRID_STEPS
 
     def fit(mixed: Array) -> Array:
         """Return the logarithms of how likely distributions of rows are, shape (..)."""
@@ -302,9 +311,9 @@ def _step(counts: Array, sigma: float, classes: StepCodec, rows: float) -> float
 
     fits = fit(shares)
     for place, pure in enumerate(shares[:-1]):
-        mixed = fit(own[:, None, None] * pure + (1 - own)[:, None, None] * shares[place + 1 :])
+        mixed = fit(own * pure + (1 - own) * shares[place + 1 :])
         fits[place] = np.logaddexp(fits[place], scipy.special.logsumexp(mixed) - math.log(mixed.size)) - math.log(2)
-    return classes.units[int(np.argmax(fits))]
+    return classes.units[int(np.argmax(fits[: coarsest + 1]))]
 
 
 def learned_codec(grid: OrderedCodec, rows: Array, step: float | None = 0.0) -> OrderedCodec:

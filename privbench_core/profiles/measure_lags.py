@@ -107,7 +107,7 @@ class MeasuredLag:
 
     @property
     def informative(self) -> bool:
-        """Whether dates that are independent would not have the lag, beyond noise."""
+        """Whether independent dates would have another lag."""
         return self.distance > TUNING.least_share or self.ordered
 
     @property
@@ -145,9 +145,15 @@ def _between(independent: Array, noisy: Array, rows: float) -> Array:
 
 
 def _seen(counts: Array, sigmas: Array, expected: Array, ordered: int) -> NDArray[np.bool_]:
-    """Return which cells of a range are not at an end where far fewer rows than expected are found, as good as none.
+    """Return which cells of a range are left when ends are cut off that seem to have no rows, shape (codes,).
 
-    Noisy counts, deviations of their noise and expected counts by cells, and others after them; shapes (codes,).
+    An end seems to have none where its noisy count is below one deviation, and far below the expected one.
+
+    Args:
+        counts: Noisy counts of rows by code, those of the cells first.
+        sigmas: Standard deviations of their noise.
+        expected: Counts of rows if differences followed nothing.
+        ordered: Number of cells.
     """
     there = np.ones(len(counts), dtype=bool)
     for side in (np.arange(ordered), np.arange(ordered)[::-1]):

@@ -114,9 +114,9 @@ class _Base:
 
     @cached_property
     def _ends(self) -> tuple[int, int]:
-        points = first_points(self.numbers, self.to, self.kind) - (0 if self.offsets is None else self.offsets)
-        known = points[self.known] if self.known.any() else points
-        return int(known.min()), int(known.max())
+        known = self.numbers[self.known] if self.known.any() else self.numbers
+        first, after = first_points(np.array([known.min(), known.max() + 1]), self.to, self.kind).tolist()
+        return first, after - 1
 
     def _steps(self, grid: Grid) -> float:
         """Return how many steps of the rows' column are in one lag, on average."""
@@ -343,8 +343,8 @@ class DatedRows:
         for base, of in zip(bases, classes, strict=True):
             mixture += base.densities(grid)[of]
         if self.assumed:  # where the rows of such a range were drawn says nothing
-            ends = [end for base in bases for end in base.ends(grid)]
-            low, high = max(min(lowest, *ends), grid.reach[0]), min(max(highest, *ends), grid.reach[1])
+            ends = [lowest, highest, *(end for base in bases if base.offsets is None for end in base.ends(grid))]
+            low, high = max(min(ends), grid.reach[0]), min(max(ends), grid.reach[1])
             possible = (numbers >= low) & (numbers <= high)
             return _Proposals(numbers, possible / np.maximum(mixture, TINY), classes)
         prior = density * np.where(same, 1.0, TUNING.other_code)

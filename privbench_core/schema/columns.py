@@ -12,7 +12,7 @@ from privbench_core.schema.types.registry import ColumnType, SqlType, default_sq
 from privbench_core.stored import Storable
 
 _DATE = re.compile(r"(?i)(?<!up)(?<!candi)(?<!man)(?<!vali)(date|ymd)")
-_YEAR = re.compile(r"(?i)year(_?id)?$|(?<![a-z])(yr|season)$|(?<![a-z])year_?of_?(?=[a-z])")
+_YEAR = re.compile(r"(?i)year(_?id)?$|(?<![a-z])(yr|season)$|(?<![a-z])year_?of(?=_[a-z]|(?-i:(?<=f)[A-Z]))")
 
 if TYPE_CHECKING:
     import pyarrow as pa

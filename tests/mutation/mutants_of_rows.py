@@ -73,7 +73,7 @@ TRUNCATION = [
         (f"{_REACH}::test_dropped_rows_do_not_name_values",)),
     Mutant("dropped-rows-in-views", "views show dropped rows", _CODED,
         "rows: Index = slice(None) if kept.all() else np.flatnonzero(kept)", "rows: Index = slice(None)",
-        ("tests/property/test_engines.py::test_texts_of_dropped_rows_count_in_no_engine",)),
+        ("tests/property/test_privacy_fuzz.py::test_no_unit_moves_a_view_beyond_its_stability",)),
     Mutant("places-by-position", "members that are alike stand in their physical order", _RELATIONS,
         "result[inside] = _ranks(parents[inside], self._keyed_order(key.child, inside), scores[inside])",
         "result[inside] = _ranks(parents[inside], scores[inside])", (f"{_TYPES}::test_the_order_of_rows_has_no_say",)),

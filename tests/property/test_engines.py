@@ -231,6 +231,26 @@ def test_engines_agree_on_how_far_years_days_and_times_are_apart(place: Place) -
         assert (counts[:, -1] > 0).sum() > len(counts) / 2, "of those without a difference"
 
 
+@pytest.mark.parametrize("place", ["duckdb"], indirect=True)
+def test_no_time_is_too_far_from_others_to_be_counted(place: Place) -> None:
+    """Such as 'infinity' in DuckDB, by which one row decided whether a run failed."""
+    times = (Column(name, ColumnType.TIMESTAMP, Learn(), nullable=True) for name in ("begun", "ended"))
+    table = Table("visit", (Column("id", ColumnType.INTEGER), *times), ("id",))
+    ends = pa.array([2**63 - 1, 2**63 - 2**40, -(2**63) + 1, 0, None])
+    pairs = [
+        column.cast(pa.timestamp("us"))
+        for column in (ends.take([i // 5 for i in range(25)]), ends.take([*range(5)] * 5))
+    ]
+    rows = pa.table({"id": np.arange(25), "begun": pairs[0], "ended": pairs[1]})
+    database = Database(Schema("clinic", (table,), "visit"), {"visit": rows})
+    span = Discretizer(codec_for(Column("apart", ColumnType.INTERVAL, Range("PT0S", "PT1H"), nullable=True)))
+    spec = ViewSpec("visit", {"apart": (OwnDifference("ended", "begun"), span)})
+    known = build_view(database.private(), spec).counts(("apart",))
+    with closing(engine_of(database, place)) as engine:
+        np.testing.assert_array_equal(known, build_view(engine, spec).counts(("apart",)))
+    assert (known[-1], known.sum()) == (9, 25), "those without a time"
+
+
 @pytest.mark.parametrize("place", ENGINES, indirect=True)
 def test_engines_agree_on_days_as_they_stand_that_are_modelled_as_differences(place: Place) -> None:
     database = depot(0)

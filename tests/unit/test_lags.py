@@ -17,7 +17,7 @@ from privbench_core.columns.lags import Intervals, compared_type, lag_classes
 from privbench_core.columns.resolution import coarsened, first_points
 from privbench_core.profiles.lags import Lag, Lags, expected_lags, joint_with_lags, lag_chances
 from privbench_core.sampling.lags import DatedRows, dated_columns
-from privbench_core.schema.columns import Column, ColumnType
+from privbench_core.schema.columns import Column, ColumnType, Learn, Relative
 
 DAY = Column("day", ColumnType.DATE)
 NULLABLE = Column("day", ColumnType.DATE, nullable=True)
@@ -338,6 +338,22 @@ def test_days_of_an_assumed_range_may_be_where_those_of_their_owners_are(assumed
     _, after = rows.drawn(codes, own.decode(codes, rng), np.arange(len(x)), {}, rng)
     late = np.array(after.cast(pa.int32()).to_pylist()) - x
     assert np.mean((late >= 0) & (late < 10)) == pytest.approx(float(assumed), abs=0.05)
+
+
+def test_ends_of_an_assumed_difference_come_after_their_begins_wherever_those_are() -> None:
+    """A third of the ends came years before, as sums were measured to begin then."""
+    begun = Discretizer(equal_width_codec(DAY, "2000-01-01", "2019-12-31", 20))
+    column = Column("ended", ColumnType.DATE, relative=Relative("begun", Learn()))
+    apart = Discretizer(equal_width_codec(column.modelled, 0, 1000, 10))
+    shares = np.zeros(begun.codec.size)
+    shares[:20] = 1 / 20
+    lags = Lags((), [Lag("", "ended", begun, shares)], frozenset({"ended"}))
+    rng = np.random.default_rng(11)
+    begins = grid_of(begun).array(rng.integers(10_957, 18_000, 5_000))
+    rows = dated_columns(lags, {"begun": begun, "ended": apart}, None, {"ended": "begun"})["ended"]
+    codes = rng.integers(0, 10, 5_000).astype(np.int32)
+    _, after = rows.drawn(codes, apart.decode(codes, rng), np.arange(5_000), {"begun": begins}, rng)
+    assert min(after.cast(pa.int64()).to_pylist()) >= 0
 
 
 def test_days_of_an_assumed_range_are_days_that_there_are() -> None:

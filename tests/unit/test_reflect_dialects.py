@@ -97,6 +97,8 @@ def test_a_sqlite_file_is_found_or_missed_where_it_should_be(tmp_path: Path, mon
         read_catalogue("sqlite:///sites.db")
     assert not (tmp_path / "sites.db").exists()
     assert read_catalogue("site.db") == read_catalogue("sqlite:///site.db")
+    (tmp_path / "a%41?b#c").mkdir()
+    assert read_catalogue(str((tmp_path / "site.db").rename(tmp_path / "a%41?b#c" / "site.db"))).tables
 
 
 ID = FoundColumn("id", ColumnType.INTEGER, "", nullable=False)

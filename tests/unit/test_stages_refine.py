@@ -119,6 +119,16 @@ def test_whole_floats_are_whole_where_noise_is_a_fifth_of_their_rows(amount):
     assert (whole >= 9, fine) == (True, 0)
 
 
+@pytest.mark.parametrize("few", [0.003, 0.03])
+def test_values_that_only_few_rows_have_decide_what_a_column_counts_in(few):
+    """Where hardly any noise is: of salaries in thousands, few are not."""
+    rng = np.random.default_rng(7)
+    thousands = rng.integers(20, 90, 100_000) * 1000
+    values = np.where(rng.random(len(thousands)) < few, rng.integers(20_000, 90_000, len(thousands)), thousands)
+    profile, _ = profiled([Column("x", T.INTEGER, Learn())], PRICES["Gaussian"], x=values)
+    assert profile.discretizers["x"].codec.grid.step == 1
+
+
 @pytest.mark.parametrize("price", PRICES.values(), ids=PRICES)
 def test_even_columns_are_left_alone(price):
     column = Column("x", T.INTEGER, Range(1, 100_000))

@@ -95,7 +95,7 @@ def difference_of(value: Expr, base: Expr, columns: tuple[Column, Column]) -> Ex
     if isinstance(kind := of.logical, CalendarType):
         known = exp.Not(this=exp.Is(this=base.copy(), expression=exp.Null()))
         endless = exp.and_(exp.GTE(this=value.copy(), expression=number(kind.endless)), known)
-        itself = exp.Add(this=_clamped(value), expression=number(NO_DISTANCE))
+        itself = exp.Add(this=bounded(value, 0, INT64_MAX - NO_DISTANCE), expression=number(NO_DISTANCE))
         found = exp.Paren(this=exp.case().when(endless, itself).else_(found))
     return found
 
