@@ -1,7 +1,7 @@
 """Columns that are modelled as their difference from another column of the same row, or of the row that owns it.
 
 A difference is taken between the numbers of two values (`OrderedType.number`), as the coarser of two types counts
-(`columns.resolution`), in 64 bits: what lies beyond them is the largest or smallest difference. It is NULL where one of
+(`columns.lags`), in 64 bits: what lies beyond them is the largest or smallest difference. It is NULL where one of
 the two values is, and the value itself, far beyond all differences, where that is a date like 9999-12-31
 (`grid.sentinels_of`). Rows in databases get the same differences (`engines.sql.codes.difference_of`). The owner's
 values are a column of the rows (`Table.owner_bases`).
@@ -21,7 +21,7 @@ from privbench_core.columns.codec import Codes
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.documents import leaf_values
 from privbench_core.columns.grid import Grid
-from privbench_core.columns.resolution import coarsened, coarser
+from privbench_core.columns.lags import coarsened, coarser
 from privbench_core.errors import InternalError
 from privbench_core.schema.columns import Column, Learn, Relative
 from privbench_core.schema.tables import Table

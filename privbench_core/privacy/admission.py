@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.discretizer import Binning, Discretizer
 from privbench_core.columns.group_codes import AGREEMENTS, place_count
+from privbench_core.columns.lags import coarser
 from privbench_core.columns.registry import is_known
-from privbench_core.columns.resolution import coarser
 from privbench_core.columns.row_constraints import VERDICTS, can_hold
 from privbench_core.errors import InternalError
 from privbench_core.privacy.budget import Price

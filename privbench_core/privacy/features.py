@@ -49,7 +49,7 @@ class OfParent:
 class OwnDifference:
     """A column of the row minus another one of it; NULL where either is.
 
-    Both have the same type, or are points in time that are compared in the coarser type (`columns.resolution`).
+    Both have the same type, or are points in time that are compared in the coarser type (`columns.lags`).
     """
 
     column: str

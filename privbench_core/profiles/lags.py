@@ -59,7 +59,7 @@ class Lags:
 
     Attributes:
         of_owners: How long after columns of their owners they are.
-        within: How long after other dates of their own.
+        within: How long after other dates of their own; columns coded as differences, also after 1970-01-01.
         assumed: Columns whose range is assumed, as noise hid it.
         ties: How often rows of one owner have the same date or number.
     """

@@ -26,8 +26,7 @@ from privbench_core.privacy.budget import Price
 from privbench_core.privacy.features import AsStored, OwnDifference, OwnerDifference, SincePrevious
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.profiles.lags import Lag, Ties, expected_lags, joint_with_lags, lag_chances, shares_of_cells
-from privbench_core.profiles.points_in_time import Point, points_in_time, relative_dates
-from privbench_core.profiles.profile import Profile, parent_column
+from privbench_core.profiles.profile import Point, Profile, parent_column, points_in_time, relative_dates
 from privbench_core.schema.columns import ColumnType
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table

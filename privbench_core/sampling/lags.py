@@ -24,8 +24,7 @@ from privbench_core.columns.codec import Codes
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.grid import Grid
 from privbench_core.columns.intervals import OrderedCodec
-from privbench_core.columns.lags import Intervals
-from privbench_core.columns.resolution import Points, coarsened, coarser, first_points
+from privbench_core.columns.lags import Intervals, Points, coarsened, coarser, first_points
 from privbench_core.errors import InternalError
 from privbench_core.guards import BLOCK_ROWS, FITTING_ROUNDS, PROPOSALS, SAMPLE_ROWS, SMOOTHING, TINY
 from privbench_core.profiles.lags import Lag, Lags
@@ -42,7 +41,7 @@ class _Base:
 
     Attributes:
         kind: Type of the column of the rows.
-        to: The type in which both are compared, see `columns.resolution`.
+        to: The type in which both are compared, see `columns.lags`.
         numbers, known: Its value for each row, as a number of ``to``, and where there is one, shape (n,).
         starts, widths: First lag and number of lags of each class, shape (classes,).
         shares: Of the classes, over the rows that have a lag, same shape.
@@ -266,7 +265,7 @@ class DatedRows:
         codec = self.coder.codec
         if not isinstance(codec, OrderedCodec):
             return codes, values
-        n = max((len(each) for each in others.values()), default=0)
+        n = 0 if self.relative is None else len(others[self.relative])
         own = (_Base.of(lag, self.kind, others[lag.base] if lag.base else n) for lag in self.within)
         bases = [*self.owners, *filter(None, own)]
         if self.relative is not None:

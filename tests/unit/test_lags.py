@@ -13,8 +13,7 @@ import pytest
 from privbench_core.columns.discretizer import Binning, Discretizer
 from privbench_core.columns.grid import Grid
 from privbench_core.columns.intervals import OrderedCodec, equal_width_codec
-from privbench_core.columns.lags import Intervals, compared_type, lag_classes
-from privbench_core.columns.resolution import coarsened, first_points
+from privbench_core.columns.lags import Intervals, coarsened, compared_type, first_points, lag_classes
 from privbench_core.profiles.lags import Lag, Lags, expected_lags, joint_with_lags, lag_chances
 from privbench_core.sampling.lags import DatedRows, dated_columns
 from privbench_core.schema.columns import Column, ColumnType, Learn, Relative

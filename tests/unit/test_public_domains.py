@@ -6,10 +6,10 @@ import pyarrow as pa
 import pytest
 
 from privbench_core.guards import MAX_PUBLIC_CODES
-from privbench_core.profiles.public_domains import with_public_domains
 from privbench_core.schema.columns import Column, ColumnType, Learn
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
+from privbench_core.synthesizers.steps.profile import with_public_domains
 
 ID, TEXT, LIST = ColumnType.INTEGER, ColumnType.TEXT, ColumnType.CATEGORY
 

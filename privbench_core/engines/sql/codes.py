@@ -24,8 +24,8 @@ from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.columns.grid import Grid, in_units
 from privbench_core.columns.intervals import OrderedCodec, StepCodec
+from privbench_core.columns.lags import part_shared
 from privbench_core.columns.opaque import FormCodec, OpaqueCodec
-from privbench_core.columns.resolution import part_shared
 from privbench_core.columns.row_constraints import (
     FIRST_DAY,
     LARGEST_REAL,
@@ -101,7 +101,7 @@ def difference_of(value: Expr, base: Expr, columns: tuple[Column, Column]) -> Ex
 
 
 def _coarsened(value: Expr, column: Column, to: Column) -> Expr:
-    """Return a stored number as the type of another column counts, see `columns.resolution`."""
+    """Return a stored number as the type of another column counts, see `columns.lags`."""
     part = part_shared(column.type, to.type)
     return value if part is None else _part(value, part, column.type is ColumnType.DATE)
 
