@@ -147,6 +147,8 @@ def key_alphabets(column: Column, pattern: Pattern, *, table: str = "") -> list[
         raise SpecError(f"{where} {found}; write one like 'C-[0-9]{{6}}', by which keys are numbered") from None
     if len(places) > length_limit(column):
         raise SpecError(f"{where} makes {len(places)} characters; shorten it or raise max_length")
+    if all(len(alphabet) == 1 for alphabet in places):
+        raise SpecError(f"{where} makes one key alone; write one like 'C-[0-9]{{6}}'")
     return places
 
 

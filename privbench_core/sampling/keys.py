@@ -182,7 +182,7 @@ def _room(column: Column, n: int, available: int, prefix: str) -> None:
     if n > available:
         raise PublishError(
             f"{prefix}.{column.name}: a key of type {column.type} has room for {max(available, 0):,} rows, "
-            f"but {n:,} are needed; declare a wider type or lower --scale"
+            f"but {n:,} are needed; declare a wider type or a longer pattern, or lower --scale"
         )
 
 

@@ -84,7 +84,10 @@ def test_text_keys_follow_their_pattern_as_far_as_it_goes(regex, n, first, last)
             surrogate_key(column, n + 1, prefix="t")
 
 
-@pytest.mark.parametrize(("regex", "said"), [("a+", "classes and {n} alone"), ("ab|c", "alone"), ("a{9}", "shorten")])
+@pytest.mark.parametrize(
+    ("regex", "said"),
+    [("a+", "classes and {n} alone"), ("ab|c", "alone"), ("a{9}", "shorten"), ("A{3}", "makes one key alone")],
+)
 def test_patterns_by_which_keys_cannot_be_numbered_are_refused(regex, said):
     with pytest.raises(SpecError, match=re.escape(said)):
         surrogate_key(Column("id", ColumnType.TEXT, Pattern(regex), max_length=8), 2, prefix="t")
