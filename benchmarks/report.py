@@ -76,12 +76,21 @@ def machine(seeds: int) -> str:
     )
 
 
-def write(name: str, text: str, folder: Path = RESULTS) -> Path:
-    """Write what a benchmark has measured, below the command that measures it again; returns the file."""
+def write(name: str, text: str, folder: Path = RESULTS, command: str = "") -> Path:
+    """Write what a benchmark has measured, below the command that measures it again; returns the file.
+
+    Args:
+        name: Of the benchmark, and after a slash of its part.
+        text: What was measured.
+        folder: For the file.
+        command: The benchmark with its options, where it has some.
+    """
     benchmark, _, part = name.partition("/")
     file = folder / f"{name.replace('/', '_')}.md"
     title = f"{benchmark}, {part}" if part else benchmark
-    file.write_text(f"# {title}\n\n    python -m benchmarks {benchmark}\n\n{text.strip()}\n", encoding="utf-8")
+    file.write_text(
+        f"# {title}\n\n    python -m benchmarks {command or benchmark}\n\n{text.strip()}\n", encoding="utf-8"
+    )
     return file
 
 

@@ -63,7 +63,7 @@ def main(arguments: Sequence[str]) -> int:
     if not given.dry:
         name = "strangers_verify" if given.verify else "strangers"
         (RESULTS / f"{name}.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-        write(name, text)
+        write(name, text, command=f"strangers{' --verify' * given.verify} --seeds {given.seeds}")
     return 1 if failed else 0
 
 

@@ -155,7 +155,7 @@ def coarser(one: ColumnType, other: ColumnType) -> ColumnType | None:
 
 
 def part_shared(kind: ColumnType, to: ColumnType) -> DatePart | None:
-    """Return the part of a date or time that the numbers of a coarser type count; None where both count alike."""
+    """Return the part of a date or time that the numbers of a coarser type count; None where their unit is the same."""
     return None if kind is to else {ColumnType.DATE: DatePart.DATE, ColumnType.INTEGER: DatePart.YEAR}.get(to)
 
 

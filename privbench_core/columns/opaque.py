@@ -129,7 +129,7 @@ class FormCodec(Codec):
     nullable: bool
     type: ClassVar[ColumnType] = ColumnType.CATEGORY
     rests: ClassVar[tuple[str, ...]] = ("", ".")
-    """What is left of a text without its digits, for each cell but the first."""
+    """The characters of a text that are no digits, for each cell but the first."""
 
     @property
     def proper(self) -> int:

@@ -238,7 +238,7 @@ def made_unique(
     for group in groups:
         own = [table.column(name) for name in group if name not in table.referring_columns]
         for column in reversed(own):
-            if column.name not in fresh and (made := _numbered(column, group, new, old, rng)) is not None:
+            if column.name not in fresh and (made := _numbered(table, column, group, new, old, rng)) is not None:
                 new[column.name], is_fresh = made
                 fresh |= {column.name} if is_fresh else set()
                 break
@@ -252,6 +252,7 @@ def made_unique(
 
 
 def _numbered(
+    table: Table,
     column: Column,
     group: tuple[str, ...],
     new: dict[str, pa.Array],
@@ -271,8 +272,9 @@ def _numbered(
             made = pa.array(last + step * np.arange(1, count + 1)).cast(values.type)
             return pc.if_else(values.is_valid(), made, values), True
         return _counted_within(column, group, new, old), False
-    if alone and column.type is ColumnType.TEXT and (made := _numbered_text(column, there, count)) is not None:
-        return pc.if_else(values.is_valid(), made, values), True
+    if alone and column.type is ColumnType.TEXT:
+        made = _numbered_text(column, there, count, is_key=group == table.primary_key)
+        return None if made is None else (pc.if_else(values.is_valid(), made, values), True)
     return None
 
 
@@ -304,10 +306,13 @@ def _counted_within(column: Column, group: tuple[str, ...], new: dict[str, pa.Ar
     return pc.if_else(pa.array(chosen & (here >= 0)), pa.array(made).cast(values.type), values)
 
 
-def _numbered_text(column: Column, there: pa.ChunkedArray, count: int) -> pa.Array | None:
-    """Return texts that go on numbering, as ``person-000042`` does; None if the texts so far are not numbered."""
+def _numbered_text(column: Column, there: pa.ChunkedArray, count: int, *, is_key: bool) -> pa.Array | None:
+    """Return texts that go on numbering, as ``person-000042`` does; None if the texts so far are not numbered.
+
+    Only those of keys are numbered where they are digits alone: other such texts may be telephone numbers.
+    """
     heads = pc.unique(pc.utf8_rtrim(pc.drop_null(there), characters=digits)).to_pylist()
-    if len(heads) != 1:
+    if len(heads) != 1 or not (heads[0] or is_key):
         return None
     tails = pc.utf8_slice_codeunits(pc.drop_null(there), len(heads[0]))
     if pc.any(pc.equal(tails, "")).as_py() or pc.max(pc.utf8_length(tails)).as_py() > 18:  # noqa: PLR2004 - of 64 bits

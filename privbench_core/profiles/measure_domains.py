@@ -1,7 +1,7 @@
 """Learn the domains that a spec leaves out, for a part of a profile's price: ranges here, lists in `measure_lists`.
 
 A range is found on a public grid (signed powers of two, or calendar years), and its cells follow the rows on it: about
-as many rows in each. A step is the unit of which all values seem to be multiples. Where noise hides a range, a
+as many rows in each. A step is the unit of which all values seem to be multiples. Where no range is significant, a
 plausible one is assumed, and said to be.
 """
 
@@ -282,11 +282,10 @@ def _step(counts: Array, sigma: float, classes: StepCodec, rows: float, measure:
     """Return the unit of which all values are multiples, as far as noise can tell.
 
     Half of the multiples of a unit or more are none of the next one: of those of 5, half are none of 10. Where noise is
-    below a quarter of all rows, these stand out of it, and the unit is the coarsest below which none do. Where noise
-    hides them one by one, it is the likeliest of these units: either all of its multiples are equally frequent, or some
-    of the values are multiples of a coarser one, in any proportion; both are equally likely beforehand. Where noise
-    could be a third of all rows, one unit in ten would be wrong: `StepCodec.usual` is taken, and of floats nothing
-    (None).
+    below a quarter of all rows, these are significant, and the unit is the coarsest below which no count is. Else it is
+    the likeliest of these units: either all of its multiples are equally frequent, or some proportion of the values are
+    multiples of a coarser one; both models have the same prior probability. Where noise could be a third of all rows,
+    one unit in ten would be wrong: `StepCodec.usual` is taken, and of floats nothing (None).
 
     Args:
         counts: Rows by the coarsest unit that divides them, shape (units,).
@@ -303,7 +302,7 @@ def _step(counts: Array, sigma: float, classes: StepCodec, rows: float, measure:
     if most < rows / 4:
         return classes.units[coarsest]
     # Zeros are in the last class, which rows leave out.
-    shares, own = classes.shares[:, known], np.arange(1, GRID_STEPS + 1)[:, None, None] / GRID_STEPS
+    shares, proportions = classes.shares[:, known], np.arange(1, GRID_STEPS + 1)[:, None, None] / GRID_STEPS
 
     def fit(mixed: Array) -> Array:
         """Return the logarithms of how likely distributions of rows are, shape (..)."""
@@ -311,7 +310,7 @@ def _step(counts: Array, sigma: float, classes: StepCodec, rows: float, measure:
 
     fits = fit(shares)
     for place, pure in enumerate(shares[:-1]):
-        mixed = fit(own * pure + (1 - own) * shares[place + 1 :])
+        mixed = fit(proportions * pure + (1 - proportions) * shares[place + 1 :])
         fits[place] = np.logaddexp(fits[place], scipy.special.logsumexp(mixed) - math.log(mixed.size)) - math.log(2)
     return classes.units[int(np.argmax(fits[: coarsest + 1]))]
 

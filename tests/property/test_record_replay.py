@@ -23,6 +23,7 @@ import pyarrow as pa
 import pytest
 
 from privbench_core.columns.intervals import OrderedCodec
+from privbench_core.columns.opaque import FormCodec
 from privbench_core.groups.group_model import Latents
 from privbench_core.privacy import view_building
 from privbench_core.privacy.budget import Budget
@@ -569,10 +570,18 @@ def test_the_plans_tested_do_look_at_differences_from_owners(case: str) -> None:
 
 
 @pytest.mark.parametrize("case", each(*(case for case in CASES if case.startswith("depot"))))
-def test_the_plans_tested_look_at_days_as_they_stand(case: str) -> None:
+def test_the_plans_tested_show_days_as_they_stand(case: str) -> None:
     """Of a column that is modelled relative to another one of the row."""
     shown = features_of(recorded_case(case, 0).views)
     assert {of for of in shown if isinstance(of, AsStored)} == {AsStored("seen")}
+
+
+def test_the_plans_tested_measure_what_texts_are_made_of() -> None:
+    """Of columns of which no value is named: in other plans of this database, all columns have some."""
+    shown = [
+        coder.codec for spec in recorded_case("town, mostly noise", 0).views for _, coder in spec.features.values()
+    ]
+    assert any(isinstance(codec, FormCodec) for codec in shown)
 
 
 @pytest.mark.parametrize("case", each(*(case for case in CASES if case.startswith("dated depot"))))

@@ -267,6 +267,20 @@ def test_unique_texts_keep_their_form():
     assert all(code[:2].isupper() and code[2] == "-" and code[3:5].isdigit() and code[5].islower() for code in codes)
 
 
+def test_digits_are_numbered_where_they_are_a_key_alone():
+    columns = (Column("no", T.TEXT, max_length=9), Column("phone", T.TEXT, max_length=9))
+    table = Table("t", columns, ("no",), unique=(("phone",),))
+    old = pa.table({"no": ["100000001", "100000002"], "phone": ["307115982", "998120034"]})
+    new = {"no": pa.array(["100000001", "100000002"]), "phone": pa.array(["307115982", "445566778"])}
+    made, kept = made_unique(table, new, old, np.random.default_rng(0))
+    assert kept.all()
+    assert made["no"].to_pylist() == ["100000003", "100000004"]
+    phones = made["phone"].to_pylist()
+    assert phones[1] == "445566778"
+    assert len(phones[0]) == 9
+    assert not {"998120035", "307115982"} & {*phones}
+
+
 def test_numbers_go_on_within_the_rows_that_share_their_owner():
     columns = (Column("team", T.INTEGER), Column("season", T.INTEGER))
     table = Table("t", columns, ("team", "season"))
